@@ -1,0 +1,67 @@
+# A newcomer runs `make test`; `make` alone lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST = $(BIN)/python -m pytest
+WITH_JAVA = JAVA_HOME="$$(sh scripts/java.sh --find)" && export JAVA_HOME &&
+
+# The locked versions, for those who install by hand as well.
+LOCK := requirements.lock
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup java check format test test-fast test-spark demo bench-count lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP)  ## the environment in .venv, exactly as locked
+
+$(STAMP): pyproject.toml $(LOCK)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "Python 3.11 or later is needed: install it, or name it with 'make PYTHON=/path/to/python3 $(MAKECMDGOALS)'" >&2; exit 1; }
+	@echo "setup: installing the locked packages into $(VENV) (Spark is large: this takes some minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+java:  ## find Java 17 or later, or install it where we may
+	@home="$$(sh scripts/java.sh)" && echo "java: $$home"
+
+check: setup  ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## put the code in form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: setup java check  ## everything a change must pass: checks, tests, Spark in this machine
+	$(WITH_JAVA) $(PYTEST) -m "not cluster and not slow"
+
+test-fast: setup  ## tests without Spark: seconds
+	$(PYTEST) -m "not spark and not cluster and not slow"
+
+test-spark: setup java  ## tests on Spark, clusters of processes included
+	$(WITH_JAVA) $(PYTEST) -m "spark or cluster"
+
+demo: setup java  ## a running query whose state moves while you watch
+	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.demo
+
+bench-count: setup java  ## the counting benchmark
+	$(WITH_JAVA) $(BIN)/python benchmarks/count.py
+
+lock: setup  ## choose the versions anew from pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --allow-unsafe --strip-extras \
+	    --no-header --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	    --annotation-style=line --output-file=$(LOCK) pyproject.toml
+
+clean:  ## remove what building and running left behind, and the environment
+	rm -rf $(VENV) build dist out spark-warehouse metastore_db derby.log .mypy_cache .pytest_cache .ruff_cache \
+	    .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
