@@ -1,0 +1,30 @@
+"""What can go wrong, and whose it is to fix.
+
+    MegaphoneError
+      PlanError         the user's: a plan, a control message or an argument that cannot be followed
+      FoldError         the user's: a fold that raised; carries operator, bin and time
+      WorkerLost        the machine's: a worker process is gone
+      ProtocolError     ours: the one rule would have been broken
+
+The first line of every message says the fact with its values, since Spark buries the rest.
+"""
+
+
+class MegaphoneError(Exception):
+    """Base of everything Megaphone raises on purpose."""
+
+
+class PlanError(MegaphoneError):
+    """A plan, control message or argument that cannot be followed; nothing has changed."""
+
+
+class FoldError(MegaphoneError):
+    """A user's fold raised; the first line says in which operator, bin and time."""
+
+
+class WorkerLost(MegaphoneError):
+    """A worker process is gone, and with it the bins only it had."""
+
+
+class ProtocolError(MegaphoneError):
+    """The one rule would have been broken: a bug in Megaphone, never the user's."""
