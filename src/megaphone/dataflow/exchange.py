@@ -1,0 +1,84 @@
+"""The exchange: the one row schema that crosses the shuffle.
+
+Every operator's records cross as (slot, worker, kind, payload) rows; the payload is an Arrow stream of the records
+with their bins and times. Adds and loses nothing.  From: routing.py.  To: hosting.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from megaphone.bins import WorkerId
+from megaphone.dataflow.records import Records
+from megaphone.progress import BEGIN, Time
+
+BIN, TIME = "_bin", "_time"
+"""Columns beside the user's own inside a payload; an input may not use these names."""
+
+FRONTIER = 1 << 16
+"""Kinds below are data of that input; FRONTIER + input is the largest time that one F saw on that input."""
+
+SCHEMA = pa.schema(
+    [("slot", pa.int32()), ("worker", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())],
+)
+DDL = "slot int, worker int, kind int, payload binary"
+
+PAYLOAD_BYTES = 4 << 20
+"""Bytes in one payload, about: few enough payloads to cost nothing, none so large that the JVM strains."""
+
+
+def encode(parts: Sequence[Records]) -> pa.Buffer:
+    """Records of one worker and input, all by epoch or all by column, as one payload."""
+    sink = pa.BufferOutputStream()
+    batches = [_with_bins_and_times(part) for part in parts]
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _with_bins_and_times(records: Records) -> pa.RecordBatch:
+    extra = [records.bins] if records.at_one_time else [records.bins, records.times]
+    names = [BIN] if records.at_one_time else [BIN, TIME]
+    columns = [*records.data.columns, *map(pa.array, extra)]
+    batch = pa.record_batch(columns, names=[*records.data.schema.names, *names])
+    return batch.replace_schema_metadata({"time": str(int(records.times[0]))} if records.at_one_time else {})
+
+
+def decode(payload: Any, schema: pa.Schema) -> Iterator[Records]:
+    """A payload as records again, its data columns being those of `schema`."""
+    with pa.ipc.open_stream(payload) as stream:
+        time = (stream.schema.metadata or {}).get(b"time")
+        for batch in stream:
+            data = pa.record_batch(batch.columns[: len(schema)], schema=schema)
+            bins = batch.column(BIN).to_numpy()
+            if time is not None:
+                yield Records.at(Time(int(time)), bins, data)
+            else:
+                yield Records(bins, batch.column(TIME).to_numpy(), data)
+
+
+def data_row(worker: WorkerId, slots: int, input: int, parts: Sequence[Records]) -> pa.RecordBatch:
+    """A worker's records as an exchange row."""
+    return _row(worker % slots, worker, input, encode(parts))
+
+
+def frontier_rows(slots: int, input: int, seen: Time) -> Iterator[pa.RecordBatch]:
+    """The largest time an F has seen on an input, told to every slot."""
+    if seen > BEGIN:
+        for slot in range(slots):
+            yield _row(slot, -1, FRONTIER + input, pa.py_buffer(int(seen).to_bytes(8, "little", signed=True)))
+
+
+def seen_of(payload: bytes) -> Time:
+    """The time in a frontier row."""
+    return Time(int.from_bytes(payload, "little", signed=True))
+
+
+def _row(slot: int, worker: int, kind: int, payload: pa.Buffer) -> pa.RecordBatch:
+    offsets = pa.py_buffer(np.array([0, payload.size], np.int32))
+    binary = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, payload])
+    heads = [pa.array([value], pa.int32()) for value in (slot, worker, kind)]
+    return pa.record_batch([*heads, binary], schema=SCHEMA)

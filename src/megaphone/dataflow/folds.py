@@ -1,0 +1,290 @@
+"""Folds: the user's logic at three depths, one interface to the host.
+
+Per key, per bin and time, and vectorised over many bins and times. Within a bin, records meet the fold in time order.
+Neighbours: hosting.py calls `apply` with what is due.  Paper: the operator interfaces.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.records import Records, runs
+from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, no_rows, rows_to_batch
+from megaphone.errors import FoldError, PlanError
+from megaphone.progress import Frontier, Time
+
+Applied = tuple[pa.RecordBatch, tuple[Records, ...]]
+
+Bounds = npt.NDArray[np.int64]
+"""For each bin the first time that may not be applied yet: the frontier, or earlier if the bin is to leave."""
+
+
+class States(dict[BinId, Any]):
+    """The state of each bin that has one; asking for another makes a new one."""
+
+    def __init__(self, new_state: Callable[[], Any]) -> None:
+        """Start with no bin; `new_state` makes the state of a blank one."""
+        super().__init__()
+        self._new_state = new_state
+
+    def __missing__(self, bin: BinId) -> Any:
+        state = self[bin] = self._new_state()
+        return state
+
+
+class Fold(Protocol):
+    """What a host needs of an operator: how to make a state, and how to apply records to it."""
+
+    @property
+    def inputs(self) -> tuple[pa.Schema, ...]:
+        """The columns of each input."""
+
+    @property
+    def no_output(self) -> pa.RecordBatch:
+        """An output without rows."""
+
+    def new_state(self) -> Any:
+        """The state of a blank bin."""
+
+    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+        """Apply due records, sorted by bin and time; give output rows and, per input, the post-dated ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    name: str
+    inputs: tuple[pa.Schema, ...]
+    output: pa.Schema
+
+    @property
+    def no_output(self) -> pa.RecordBatch:
+        """An output without rows."""
+        return no_rows(self.output)
+
+    def _applied(self, outputs: list[Any], later: "Iterable[Later]", worker: WorkerId) -> Applied:
+        try:
+            return rows_to_batch(outputs, self.output), tuple(part.records() for part in later)
+        except PlanError as error:
+            raise FoldError(f"fold of operator {self.name} on worker {worker} gave a misfit: {error}") from error
+
+    def _failed(self, where: str, worker: WorkerId) -> FoldError:
+        error = traceback.format_exc()
+        last = error.strip().splitlines()[-1]
+        return FoldError(f"fold of operator {self.name} failed in {where} on worker {worker}: {last}\n{error}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFold(_Base):
+    """`fold(key, val, state) -> (state, outputs)`; a state of None removes the key."""
+
+    keys: tuple[str, ...]
+    fold: Callable[[Any, Any, Any], tuple[Any, Iterable[Any]]]
+
+    def new_state(self) -> dict[Any, Any]:
+        """No key has a state yet."""
+        return {}
+
+    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+        """Fold record by record."""
+        (records,) = due
+        rest = [name for name in records.data.schema.names if name not in self.keys]
+        keys = columns_to_values(records.data.select(list(self.keys)))
+        values = columns_to_values(records.data.select(rest))
+        outputs: list[Any] = []
+        for start, stop in runs(records.bins):
+            bin = BinId(int(records.bins[start]))
+            entries = states[bin]
+            for row in range(start, stop):
+                try:
+                    self._step(entries, keys[row], values[row], outputs)
+                except Exception as error:
+                    raise self._failed(f"bin {bin} at time {records.times[row]}", worker) from error
+        return self._applied(outputs, (), worker)
+
+    def _step(self, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
+        state, out = self.fold(key, value, entries.get(key))
+        if state is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = state
+        outputs.extend(out)
+
+
+@dataclass(frozen=True, slots=True)
+class BinFold(_Base):
+    """`fold(time, data, state, notificator) -> outputs`, once per bin and time; two data and notificators if binary."""
+
+    state: Callable[[], Any]
+    fold: Callable[..., Iterable[Any] | None]
+
+    def new_state(self) -> Any:
+        """What the user's factory makes."""
+        return self.state()
+
+    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+        """Fold bin by bin, and within a bin time by time, post-dated records included as they fall due."""
+        outputs: list[Any] = []
+        later = [Later(schema) for schema in self.inputs]
+        for bin, agenda in self._agendas(due, bounds, later):
+            while agenda:
+                time, data = agenda.pop()
+                try:
+                    outputs.extend(self.fold(time, *data, states[bin], *agenda.notificators) or ())
+                except Exception as error:
+                    raise self._failed(f"bin {bin} at time {time}", worker) from error
+        return self._applied(outputs, later, worker)
+
+    def _agendas(
+        self, due: tuple[Records, ...], bounds: Bounds, later: "list[Later]"
+    ) -> Iterable[tuple[BinId, "Agenda"]]:
+        agendas: dict[BinId, Agenda] = {}
+        for input, records in enumerate(due):
+            rows = columns_to_rows(records.data)
+            times = records.times.tolist()
+            for start, stop in runs(records.bins):
+                bin = BinId(int(records.bins[start]))
+                if bin not in agendas:
+                    agendas[bin] = Agenda(bin, Frontier(Time(int(bounds[bin]))), later)
+                for row in range(start, stop):
+                    agendas[bin].add(Time(times[row]), input, rows[row])
+        return agendas.items()
+
+
+class Agenda:
+    """One bin's due records, time by time, and what the fold adds to them while it runs."""
+
+    def __init__(self, bin: BinId, frontier: Frontier, later: "list[Later]") -> None:
+        """Start empty; times that the bin's frontier has not passed go to `later`."""
+        self.bin = bin
+        self.now: Time | None = None
+        self._frontier = frontier
+        self._later = later
+        self._times: list[Time] = []
+        self._due: dict[Time, tuple[list[Any], ...]] = {}
+        self.notificators = tuple(BinNotificator(self, input) for input in range(len(later)))
+
+    def __bool__(self) -> bool:
+        return bool(self._times)
+
+    def add(self, time: Time, input: int, row: Any) -> None:
+        """Put a record on the agenda of its time."""
+        if time not in self._due:
+            self._due[time] = tuple([] for _ in self._later)
+            heappush(self._times, time)
+        self._due[time][input].append(row)
+
+    def pop(self) -> tuple[Time, tuple[list[Any], ...]]:
+        """The earliest time, with its records of each input."""
+        self.now = heappop(self._times)
+        return self.now, self._due.pop(self.now)
+
+    def notify_at(self, time: Time, input: int, row: Any) -> None:
+        """Post-date a record: for this very call of the host if the frontier has passed its time."""
+        if self.now is not None and time < self.now:
+            raise ValueError(f"a record cannot be post-dated to {time}, before its own time {self.now}")
+        if self._frontier.less_equal(time):
+            self._later[input].add(self.bin, time, row)
+        else:
+            self.add(time, input, row)
+
+
+@dataclass(frozen=True, slots=True)
+class BinNotificator:
+    """What a per-bin fold holds in its hand: `notify_at(time, record)` sends a record to its own future."""
+
+    _agenda: Agenda
+    _input: int
+
+    def notify_at(self, time: int, record: Sequence[Any]) -> None:
+        """Present `record` (a row of this input, or a tuple like it) again at `time`."""
+        self._agenda.notify_at(Time(time), self._input, record)
+
+
+class Later:
+    """Post-dated records of one input, collected over the bins."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Collect rows of `schema`."""
+        self._schema = schema
+        self._bins: list[int] = []
+        self._times: list[int] = []
+        self._rows: list[Any] = []
+        self._parts: list[Records] = []
+
+    def add(self, bin: BinId, time: Time, row: Any) -> None:
+        """One row."""
+        self._bins.append(bin)
+        self._times.append(time)
+        self._rows.append(tuple(row))
+
+    def extend(self, records: Records) -> None:
+        """Many rows."""
+        self._parts.append(records)
+
+    def records(self) -> Records:
+        """All that was collected."""
+        rows = Records(
+            np.array(self._bins, np.uint32), np.array(self._times, np.int64), rows_to_batch(self._rows, self._schema)
+        )
+        return Records.concat([*self._parts, rows], self._schema)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFold(_Base):
+    """`fold(records, states, notificator) -> columns`, over many bins and times at once."""
+
+    state: Callable[[], Any]
+    fold: Callable[..., Any]
+
+    def new_state(self) -> Any:
+        """What the user's factory makes."""
+        return self.state()
+
+    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+        """One call for everything that is due."""
+        later = [VectorNotificator(bounds, Later(schema)) for schema in self.inputs]
+        try:
+            output = conform(self.fold(*due, states, *later), self.output)
+        except Exception as error:
+            raise self._failed(_span(due), worker) from error
+        return output, tuple(part.later.records() for part in later)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorNotificator:
+    """What a vectorised fold holds in its hand: `notify_at(records)`, for times at or after a bin's bound."""
+
+    bounds: Bounds
+    later: Later
+
+    def notify_at(self, records: Records) -> None:
+        """Present these records again at their times; what is due before `bounds` the fold must do itself."""
+        passed = np.flatnonzero(records.times < self.bounds[records.bins])
+        if len(passed):
+            bin, time = records.bins[passed[0]], records.times[passed[0]]
+            raise ValueError(f"a record of bin {bin} post-dated to {time}, which is due before {self.bounds[bin]}")
+        self.later.extend(records)
+
+
+def vectorised(fold: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a fold as vectorised: `fold(records, states, notificator)`, sorted Arrow rows of many bins at once."""
+    fold.__megaphone_vectorised__ = True  # type: ignore[attr-defined]
+    return fold
+
+
+def is_vectorised(fold: Callable[..., Any]) -> bool:
+    """Was this fold marked with `vectorised`?"""
+    return getattr(fold, "__megaphone_vectorised__", False)
+
+
+def _span(due: tuple[Records, ...]) -> str:
+    bins = np.concatenate([records.bins for records in due])
+    times = np.concatenate([records.times for records in due])
+    return f"bins {bins.min()} to {bins.max()} at times {times.min()} to {times.max()}"

@@ -1,0 +1,104 @@
+"""The hash that is fixed for ever: Spark's `xxhash64` (seed 42) of the key columns, computed over Arrow.
+
+The same key must fall in the same bin wherever it is hashed: by Spark's SQL engine, here, today and after a restart.
+Neighbours: the local engine and chained operators hash here, everything else in Spark.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from megaphone.errors import PlanError
+
+SEED = 42
+
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def hash_columns(columns: list[pa.Array]) -> npt.NDArray[np.int64]:
+    """Spark's xxhash64 of each row.
+
+    >>> hash_columns([pa.array([1, 2])]).tolist()
+    [-7001672635703045582, -3341702809300393011]
+    >>> hash_columns([pa.array(["a"])]).tolist()
+    [-8582455328737087284]
+    """
+    seeds = np.full(len(columns[0]), SEED, np.uint64)
+    for column in columns:
+        seeds = _hash_column(column, seeds)
+    return seeds.view(np.int64)
+
+
+def _hash_column(column: pa.Array, seeds: Hashes) -> Hashes:
+    hashed = _hash_values(column, seeds)
+    if column.null_count:
+        # Spark leaves the hash as it was when a value is null.
+        return np.where(column.is_null().to_numpy(zero_copy_only=False), seeds, hashed)
+    return hashed
+
+
+def _hash_values(column: pa.Array, seeds: Hashes) -> Hashes:
+    kind = column.type
+    if pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
+        return _hash_long(_integers(column, pa.int64()).view(np.uint64), seeds)
+    if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind):
+        return _hash_int(_integers(column, pa.int32()).view(np.uint32), seeds)
+    if pa.types.is_float64(kind):
+        return _hash_long(_positive_zero(column).view(np.uint64), seeds)
+    if pa.types.is_float32(kind):
+        return _hash_int(_positive_zero(column).view(np.uint32), seeds)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        return _hash_bytes(column, seeds)
+    raise PlanError(f"a key of type {kind} cannot be hashed here; choose integers, strings, binary, dates or booleans")
+
+
+def _integers(column: pa.Array, kind: pa.DataType) -> npt.NDArray[np.signedinteger]:
+    values: npt.NDArray[np.signedinteger] = pc.fill_null(column.cast(kind), 0).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(values)
+
+
+def _positive_zero(column: pa.Array) -> npt.NDArray[np.floating]:
+    values: npt.NDArray[np.floating] = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(np.where(values == 0, values.dtype.type(0), values))
+
+
+def _hash_bytes(column: pa.Array, seeds: Hashes) -> Hashes:
+    texts = column.cast(pa.large_binary()).to_pylist()
+    digest = xxhash.xxh64_intdigest
+    hashes = (digest(text or b"", seed) for text, seed in zip(texts, seeds.tolist(), strict=True))
+    return np.fromiter(hashes, np.uint64, len(texts))
+
+
+def _rotate(values: Hashes, bits: int) -> Hashes:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+
+
+def _avalanche(hashes: Hashes) -> Hashes:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))
+
+
+def _hash_long(values: Hashes, seeds: Hashes) -> Hashes:
+    hashes = seeds + _P5 + np.uint64(8)
+    hashes = hashes ^ (_rotate(values * _P2, 31) * _P1)
+    return _avalanche(_rotate(hashes, 27) * _P1 + _P4)
+
+
+def _hash_int(values: npt.NDArray[np.uint32], seeds: Hashes) -> Hashes:
+    hashes = seeds + _P5 + np.uint64(4)
+    hashes = hashes ^ (values.astype(np.uint64) * _P1)
+    return _avalanche(_rotate(hashes, 23) * _P2 + _P3)

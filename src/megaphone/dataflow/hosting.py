@@ -1,0 +1,146 @@
+"""S, the host of bins.
+
+It applies a record once the frontier has passed its time, if its bin is here and no reconfiguration holds it; it
+releases bins and installs them. The one rule is kept here.
+From: exchange.py.  To: folds.py, and parcels to the engine.  Paper: the migration mechanism.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.folds import Bounds, Fold, States
+from megaphone.dataflow.notificator import Notificator
+from megaphone.dataflow.records import Records
+from megaphone.dataflow.state import Parcel
+from megaphone.errors import ProtocolError
+from megaphone.progress import END, OPEN, Frontier, Time
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What advancing the frontier brought: output rows, how many records were applied, how many came too late."""
+
+    output: pa.RecordBatch
+    applied: int
+    late: int
+
+
+class Host:
+    """One worker's share of one operator: its bins, and the records that wait in them."""
+
+    def __init__(self, worker: WorkerId, fold: Fold, bins: int, owned: Iterable[int] = ()) -> None:
+        """Host blank bins `owned`; every other bin is elsewhere until it is installed."""
+        self.worker = worker
+        self.fold = fold
+        self.frontier = OPEN
+        self.states = States(fold.new_state)
+        self.resident: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
+        self.resident[np.fromiter(owned, np.int64)] = True
+        self._limits: npt.NDArray[np.int64] = np.full(bins, END)
+        self._next_due: npt.NDArray[np.int64] = np.full(bins, END)
+        self._pending: dict[BinId, tuple[Notificator, ...]] = {}
+        self._inbox: tuple[list[Records], ...] = tuple([] for _ in fold.inputs)
+
+    @property
+    def output_frontier(self) -> Frontier:
+        """Everything earlier has been applied here: the input frontier, held back by bins that are to leave."""
+        held = self._limits[self.resident]
+        return Frontier(Time(min(self.frontier.bound, int(held.min(initial=END)))))
+
+    def receive(self, records: Records, input: int = 0) -> None:
+        """Take in records of one input, in any order; nothing is applied yet."""
+        self._inbox[input].append(records)
+
+    def hold(self, bin: BinId, time: Time) -> None:
+        """Apply nothing of `bin` at or after `time`: from then on it belongs to another worker."""
+        self._limits[bin] = time
+
+    def unhold(self) -> None:
+        """Lift every hold; the ones still in force are set anew for each epoch."""
+        self._limits.fill(END)
+
+    def advance(self, frontier: Frontier) -> Outcome:
+        """Apply everything that the frontier has passed, in time order within each bin."""
+        fresh = [self._fresh(input) for input in range(len(self._inbox))]
+        late = sum(self._drop_late(fresh))
+        bounds = np.minimum(self._limits, frontier.bound)
+        due = tuple(self._due(input, records, bounds) for input, records in enumerate(fresh))
+        applied = sum(map(len, due))
+        self.frontier = frontier
+        if not applied:
+            return Outcome(self.fold.no_output, 0, late)
+        output, later = self.fold.apply(due, self.states, bounds, self.worker)
+        for input, records in enumerate(later):
+            self._postpone(input, records)
+        return Outcome(output, applied, late)
+
+    def release(self, bin: BinId) -> Parcel:
+        """Give a bin away: its state and everything pending in it."""
+        if not self.resident[bin]:
+            raise ProtocolError(f"bin {bin} is not on worker {self.worker} at {self.frontier}: nothing to release")
+        self.resident[bin] = False
+        self._limits[bin] = self._next_due[bin] = END
+        pending = self._pending.pop(bin, ())
+        return Parcel(bin, self.states.pop(bin, None), tuple(queue.pending() for queue in pending))
+
+    def install(self, parcel: Parcel) -> None:
+        """Take a bin in; records that came before it are applied with the next advance."""
+        if self.resident[parcel.bin]:
+            raise ProtocolError(f"bin {parcel.bin} is on worker {self.worker} already at {self.frontier}")
+        self.resident[parcel.bin] = True
+        if parcel.state is not None:
+            self.states[parcel.bin] = parcel.state
+        for input, records in enumerate(parcel.pending):
+            if records is not None:
+                self._push(input, parcel.bin, records)
+
+    def _fresh(self, input: int) -> Records:
+        arrived, schema = self._inbox[input], self.fold.inputs[input]
+        fresh = Records.concat(arrived, schema)
+        arrived.clear()
+        return fresh
+
+    def _drop_late(self, fresh: list[Records]) -> Iterable[int]:
+        for input, records in enumerate(fresh):
+            in_time = records.times >= self.frontier.bound
+            fresh[input] = records.where(in_time)
+            yield len(records) - len(fresh[input])
+
+    def _due(self, input: int, fresh: Records, bounds: Bounds) -> Records:
+        """The fresh and the pending records of one input that may be applied now, by bin and time."""
+        ready = self.resident[fresh.bins] & (fresh.times < bounds[fresh.bins])
+        parts = [*self._drained(input, bounds), fresh.where(ready)]
+        if not ready.all():
+            self._postpone(input, fresh.where(~ready))
+        return Records.concat(parts, fresh.data.schema).sorted()
+
+    def _drained(self, input: int, bounds: Bounds) -> Iterable[Records]:
+        if not self._pending:
+            return
+        for index in np.flatnonzero(self.resident & (self._next_due < bounds)):
+            bin = BinId(int(index))
+            records = self._pending[bin][input].drain(Time(int(bounds[bin])))
+            if records is not None:
+                yield records
+            # The other input's turn comes in the same advance: only the last one may move the mark.
+            if input == len(self._inbox) - 1:
+                self._note(bin)
+
+    def _postpone(self, input: int, records: Records) -> None:
+        for bin, group in records.sorted().groups():
+            self._push(input, bin, group)
+
+    def _push(self, input: int, bin: BinId, records: Records) -> None:
+        queues = self._pending.setdefault(bin, tuple(Notificator() for _ in self._inbox))
+        queues[input].push(records)
+        self._note(bin)
+
+    def _note(self, bin: BinId) -> None:
+        self._next_due[bin] = min(queue.next_time for queue in self._pending[bin])
+        if self._next_due[bin] == END:
+            del self._pending[bin]

@@ -1,0 +1,72 @@
+"""An operator's definition: what it reads, how it hashes, what it folds. No engine in it.
+
+Neighbours: the engines build these from what users call, workers receive them.  Paper: the operator interfaces.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from megaphone.dataflow.exchange import BIN, TIME
+from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_vectorised
+from megaphone.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input: its columns, the key columns (none if hashed by the user), and where its time comes from."""
+
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    time: str | None = None
+    """Column that holds the time; None means the epoch."""
+    lateness: int = 0
+    """How far behind the largest time seen a record may still come."""
+
+    def __post_init__(self) -> None:
+        for name in self.keys:
+            if name not in self.schema.names:
+                raise PlanError(f"no key column '{name}'; the input has {', '.join(self.schema.names)}")
+        if self.time is not None and self.time not in self.schema.names:
+            raise PlanError(f"no time column '{self.time}'; the input has {', '.join(self.schema.names)}")
+        for name in (BIN, TIME):
+            if name in self.schema.names:
+                raise PlanError(f"the input has a column '{name}', a name that Megaphone uses itself; rename it")
+        if self.lateness < 0:
+            raise PlanError(f"lateness {self.lateness}; choose 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """A stateful operator: its name, its inputs, its fold."""
+
+    name: str
+    inputs: tuple[Input, ...]
+    fold: Fold
+
+    def __post_init__(self) -> None:
+        if len({input.time is None for input in self.inputs}) > 1:
+            raise PlanError(f"operator {self.name} has one input by epoch and one by column; choose one for both")
+
+    @property
+    def by_epoch(self) -> bool:
+        """Is a record's time its epoch?"""
+        return self.inputs[0].time is None
+
+
+def key_operator(name: str, input: Input, fold: Callable[..., Any], output: pa.Schema, state: Any) -> OperatorSpec:
+    """A state machine: `fold(key, val, state)`, or vectorised."""
+    if is_vectorised(fold):
+        return bin_operator(name, (input,), fold, output, state)
+    return OperatorSpec(name, (input,), KeyFold(name, (input.schema,), output, input.keys, fold))
+
+
+def bin_operator(
+    name: str, inputs: Sequence[Input], fold: Callable[..., Any], output: pa.Schema, state: Callable[[], Any]
+) -> OperatorSpec:
+    """A unary or binary operator: `fold(time, data, ..., state, notificator, ...)`, or vectorised."""
+    depth = VectorFold if is_vectorised(fold) else BinFold
+    schemas = tuple(input.schema for input in inputs)
+    return OperatorSpec(name, tuple(inputs), depth(name, schemas, output, state, fold))
