@@ -1,0 +1,177 @@
+"""The controller: issues the next step when the last one has completed.
+
+One migration at a time, in the order they were asked for. Each can be paused between steps, resumed, and cancelled:
+what has moved stays moved.  Neighbours: plan.py is what it follows, epochs.py asks it once an epoch.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Literal
+
+from megaphone.configuration import Assignment
+from megaphone.control.plan import Plan, Step
+from megaphone.errors import PlanError
+from megaphone.progress import Time
+
+Phase = Literal["waiting", "running", "paused", "done", "cancelled"]
+
+
+@dataclass(slots=True, eq=False)
+class Migration:
+    """A plan on its way: what has been issued, what has completed, and how long it took."""
+
+    plan: Plan
+    phase: Phase = "waiting"
+    issued: int = 0
+    completed: int = 0
+    bytes_moved: int = 0
+    asked_s: float = field(default_factory=time.time)
+    began_s: float | None = None
+    ended_s: float | None = None
+    _ended: Event = field(default_factory=Event, repr=False)
+
+    @property
+    def bins_moved(self) -> int:
+        """Bins that have arrived."""
+        return sum(len(step.moves) for step in self.plan.steps[: self.completed])
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first step until the end, or until now."""
+        return 0.0 if self.began_s is None else (self.ended_s or time.time()) - self.began_s
+
+    def wait(self, timeout: float | None = None) -> "Migration":
+        """Block until it is done or cancelled."""
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"migration not complete after {timeout} s: {self}")
+        return self
+
+    def end(self, phase: Phase) -> None:
+        """Nothing more happens to it."""
+        self.phase, self.ended_s = phase, time.time()
+        self._ended.set()
+
+    def __str__(self) -> str:
+        steps = f"{self.completed} of {len(self.plan.steps)} steps"
+        return f"{self.plan.strategy} {self.phase}: {steps}, {self.bins_moved} of {len(self.plan.moves)} bins"
+
+
+class Controller:
+    """Follows plans, a step at a time."""
+
+    def __init__(self, current: Assignment) -> None:
+        """Begin at an assignment, with nothing to do."""
+        self._expected = current
+        self._queue: deque[Migration] = deque()
+        self._in_flight = False
+        self._resume_at: Time | None = None
+        self.history: list[Migration] = []
+
+    @property
+    def expected(self) -> Assignment:
+        """Where every plan accepted so far will end: what the next one starts from."""
+        return self._expected
+
+    @property
+    def current(self) -> Migration | None:
+        """The migration under way."""
+        return self._queue[0] if self._queue else None
+
+    @property
+    def in_flight(self) -> bool:
+        """Has a step been issued that has not completed?"""
+        return self._in_flight
+
+    def submit(self, plan: Plan, workers: int, now: Time) -> Migration:
+        """Accept a plan, or refuse it and change nothing."""
+        expected = plan.check(self._expected, workers)
+        for step in plan.steps:
+            if step.time is not None and step.time < now:
+                raise PlanError(
+                    f"reconfiguration at time {step.time} is behind the frontier {now}; choose {now} or later"
+                )
+        self._expected = expected
+        migration = Migration(plan)
+        self.history.append(migration)
+        if plan.steps:
+            self._queue.append(migration)
+        else:
+            migration.end("done")
+        return migration
+
+    def ready(self, now: Time) -> bool:
+        """Would `next_step` issue one if asked at `now`, gap aside?"""
+        step = self._peek()
+        return step is not None and not self._in_flight and (step.time is None or step.time <= now)
+
+    def next_step(self, epoch: Time, now: Time) -> Step | None:
+        """The step to issue in this epoch, if its turn has come; a timed one is issued as early as it may be."""
+        step = self._peek()
+        if step is None or self._in_flight or (self._resume_at is not None and epoch < self._resume_at):
+            return None
+        migration = self._queue[0]
+        if migration.began_s is None:
+            migration.phase, migration.began_s = "running", time.time()
+        migration.issued += 1
+        self._in_flight = True
+        return step if step.time is None or step.time >= now else Step(step.moves)
+
+    def step_completed(self, epoch: Time, bytes_moved: int = 0) -> None:
+        """The step in flight has happened on every operator, and its epoch is committed."""
+        migration = self._queue[0]
+        self._in_flight = False
+        self._resume_at = Time(epoch + migration.plan.gap)
+        migration.completed += 1
+        migration.bytes_moved += bytes_moved
+        if migration.phase == "cancelled" or migration.completed == len(migration.plan.steps):
+            self._finish("cancelled" if migration.phase == "cancelled" else "done")
+
+    def pause(self) -> Migration:
+        """Issue no further step until `resume`."""
+        migration = self._stoppable()
+        migration.phase = "paused"
+        return migration
+
+    def resume(self) -> Migration:
+        """Go on where `pause` stopped."""
+        migration = self._stoppable()
+        migration.phase = "running" if migration.began_s is not None else "waiting"
+        return migration
+
+    def cancel(self, current: Assignment) -> Migration:
+        """Issue no further step of this migration nor of those queued behind it, which started from its end."""
+        migration = self._require()
+        while len(self._queue) > 1:
+            self._queue.pop().end("cancelled")
+        migration.phase = "cancelled"
+        self._expected = current
+        if not self._in_flight:
+            self._finish("cancelled")
+        return migration
+
+    def _peek(self) -> Step | None:
+        migration = self.current
+        if migration is None or migration.phase in ("paused", "cancelled"):
+            return None
+        return next(self._left(migration), None)
+
+    def _left(self, migration: Migration) -> Iterator[Step]:
+        yield from migration.plan.steps[migration.issued :]
+
+    def _finish(self, phase: Phase) -> None:
+        self._queue.popleft().end(phase)
+
+    def _stoppable(self) -> Migration:
+        migration = self._require()
+        # Between cancel and the end of its last step it is still current: pausing would bring it back to life.
+        if migration.phase == "cancelled":
+            raise PlanError("the migration under way is cancelled already; its last step is still to complete")
+        return migration
+
+    def _require(self) -> Migration:
+        if self.current is None:
+            raise PlanError("no migration is under way")
+        return self.current
