@@ -1,0 +1,261 @@
+"""Control: how many workers there are, which bins they own, and how that changes while the query runs.
+
+What the user holds. Everything it accepts is checked first; what it refuses changes nothing.
+Neighbours: operators.py ties operators to it, run.py carries its orders out.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from megaphone.bins import Bins, WorkerId
+from megaphone.configuration import Assignment
+from megaphone.control import targets
+from megaphone.control.controller import Migration
+from megaphone.control.plan import Plan, step_to
+from megaphone.control.strategies import make_plan
+from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
+from megaphone.engine.spark.run import PickledSpec, Run
+from megaphone.engine.spark.watch import Watch
+from megaphone.errors import PlanError
+from megaphone.progress import Time
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker: where it is and what it owns."""
+
+    worker: WorkerId
+    host: str
+    pid: int
+    executor_pid: int | None
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A running query as its control sees it."""
+
+    query: str
+    epoch: int
+    frontiers: Mapping[str, str]
+    """Output frontier of each operator."""
+    late: Mapping[str, int]
+    """Records of each operator that came behind the frontier, and were not applied."""
+    applied: Mapping[str, int]
+    assignment: Assignment
+    workers: tuple[WorkerStatus, ...]
+    migration: Migration | None
+
+
+class Control:
+    """The control stream of one or more operators: give it to them, and move their bins with it.
+
+    Operators with the same control move together. Each query over them has its own workers and its own state.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        workers: int,
+        bins: int = 256,
+        *,
+        slots: int | None = None,
+        assignment: Iterable[int] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Have `workers` workers share `bins` bins, dealt round unless an assignment is given.
+
+        `slots` is the number of Spark tasks that feed the workers, one per core unless told otherwise; it is the only
+        one of these numbers that stays as it is while the query runs.
+        """
+        if workers < 1:
+            raise PlanError(f"{workers} workers asked for; choose 1 or more")
+        self.spark = spark
+        self.bins = Bins.of_count(bins).count
+        self.slots = slots or spark.sparkContext.defaultParallelism
+        self.name = name or f"c{uuid.uuid4().hex[:8]}"
+        self._workers = workers
+        self._initial = Assignment.round_robin(bins, workers) if assignment is None else Assignment(assignment)
+        _check_assignment(self._initial, bins, workers)
+        self.specs: dict[str, PickledSpec] = {}
+        self.coordinator = Coordinator.of(spark)
+        self.coordinator.definitions[self.name] = ControlDefinition(
+            lambda: self._initial, lambda: self._workers, self.specs
+        )
+
+    def status(self) -> list[Status]:
+        """How each running query is."""
+        return [_status(run) for run in self._runs()]
+
+    def plan(
+        self,
+        target: Assignment | Iterable[int] | Mapping[int, int],
+        strategy: str = "batched",
+        *,
+        batch: int | None = None,
+        gap: int = 0,
+        at: int | None = None,
+    ) -> Plan:
+        """The plan that would bring the bins to `target`: a dry run."""
+        return self._plan(self._run(), target, strategy, batch, gap, at)
+
+    def migrate(
+        self,
+        target: "Plan | Assignment | Iterable[int] | Mapping[int, int]",
+        strategy: str = "batched",
+        *,
+        batch: int | None = None,
+        gap: int = 0,
+        at: int | None = None,
+    ) -> Migration:
+        """Move bins: by a plan, to a whole assignment, or some bins to the workers given for them."""
+        run = self._run()
+        with run.lock:
+            plan = target if isinstance(target, Plan) else self._plan(run, target, strategy, batch, gap, at)
+            return run.epochs.submit(plan)
+
+    def update(self, owners: Mapping[int, int] | Iterable[int], at: int | None = None) -> Migration:
+        """One atomic reconfiguration, now or at a future time."""
+        run = self._run()
+        with run.lock:
+            current = run.epochs.controller.expected
+            pairs = owners.items() if isinstance(owners, Mapping) else enumerate(_whole(owners, self.bins))
+            step = step_to(current, pairs, None if at is None else Time(at))
+            return run.epochs.submit(Plan(self.bins, (step,) if step.moves else ()))
+
+    def rescale(self, workers: int, strategy: str = "batched", **options: Any) -> Migration:
+        """Go on with another number of workers: new ones are started and filled, surplus ones emptied and ended."""
+        run = self._run()
+        if workers < 1:
+            raise PlanError(f"{workers} workers asked for; choose 1 or more")
+        with run.lock:
+            run.epochs.workers = max(workers, run.epochs.workers)
+        self._await_workers(run, workers)
+        with run.lock:
+            target = targets.balanced(run.epochs.controller.expected, workers)
+            migration = self.migrate(target, strategy, **options)
+            run.shrink_to(workers, migration)
+            return migration
+
+    def rebalance(self, strategy: str = "batched", **options: Any) -> Migration:
+        """Give every worker the same number of bins, give or take one, with the fewest moves."""
+        run = self._run()
+        return self.migrate(targets.balanced(run.epochs.controller.expected, run.epochs.workers), strategy, **options)
+
+    def drain(self, worker: int, strategy: str = "batched", **options: Any) -> Migration:
+        """Move every bin of a worker to the others, evenly."""
+        run = self._run()
+        if not 0 <= worker < run.epochs.workers:
+            raise PlanError(f"worker {worker} of {run.epochs.workers}; choose 0 to {run.epochs.workers - 1}")
+        target = targets.without(run.epochs.controller.expected, WorkerId(worker), run.epochs.workers)
+        return self.migrate(target, strategy, **options)
+
+    def pause(self) -> Migration:
+        """Issue no further step until `resume`."""
+        run = self._run()
+        with run.lock:
+            return run.epochs.controller.pause()
+
+    def resume(self) -> Migration:
+        """Go on where `pause` stopped."""
+        run = self._run()
+        with run.lock:
+            return run.epochs.controller.resume()
+
+    def cancel(self) -> Migration:
+        """Stop migrating after the step in flight; what has moved stays moved."""
+        run = self._run()
+        with run.lock:
+            return run.epochs.controller.cancel(run.epochs.configuration.last)
+
+    def history(self) -> list[Migration]:
+        """Every migration asked for since the query started."""
+        return list(self._run().epochs.controller.history)
+
+    def watch(self, directory: str | Path) -> Watch:
+        """Follow every plan file (`*.json`) that appears in a directory; a refused one says why beside it."""
+        return Watch(Path(directory), self.migrate)
+
+    def _plan(
+        self, run: Run, target: Any, strategy: str, batch: int | None, gap: int, at: int | None
+    ) -> Plan:
+        current = run.epochs.controller.expected
+        if isinstance(target, Mapping):
+            current.after(())
+            steps = step_to(current, target.items())
+            goal = current.after((move.bin, move.target) for move in steps.moves)
+        else:
+            goal = target if isinstance(target, Assignment) else Assignment(_whole(target, self.bins))
+        options = {} if batch is None else {"batch": batch}
+        plan = make_plan(current, goal, strategy, gap=gap, at=None if at is None else Time(at), **options)
+        plan.check(current, run.epochs.workers)
+        return plan
+
+    def _runs(self) -> list[Run]:
+        return self.coordinator.runs_of(self.name)
+
+    def _run(self, timeout: float = 30.0) -> Run:
+        """The run that verbs act on; a query that was just started is waited for."""
+        return _until(lambda: next(iter(self._runs()), None), timeout, self._no_query)
+
+    def _no_query(self) -> Exception:
+        return PlanError(f"no query is running on control {self.name}; start one first")
+
+    def _await_workers(self, run: Run, workers: int, timeout: float = 120.0) -> None:
+        wanted = set(range(workers))
+        _until(
+            lambda: wanted <= set(run.placement.residents) or None,
+            timeout,
+            lambda: PlanError(f"new workers did not start within {timeout:.0f} s"),
+        )
+
+
+def _until(look: Callable[[], Any], timeout: float, otherwise: Callable[[], Exception]) -> Any:
+    deadline = time.monotonic() + timeout
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise otherwise()
+        time.sleep(0.02)
+    return found
+
+
+def _whole(owners: Iterable[int], bins: int) -> list[int]:
+    table = list(owners)
+    if len(table) != bins:
+        raise PlanError(f"a map of {len(table)} owners for {bins} bins; give one owner for each bin")
+    return table
+
+
+def _check_assignment(assignment: Assignment, bins: int, workers: int) -> None:
+    _whole(assignment.owners.tolist(), bins)
+    for bin, worker in enumerate(assignment.owners.tolist()):
+        if not 0 <= worker < workers:
+            raise PlanError(f"bin {bin} on worker {worker}, but there are {workers} workers; choose 0 to {workers - 1}")
+
+
+def _status(run: Run) -> Status:
+    residents = run.placement.residents
+    with run.lock:
+        epochs = run.epochs
+        assignment = epochs.configuration.last
+        workers = tuple(
+            WorkerStatus(worker, join.host, join.pid, join.executor_pid, len(assignment.bins_of(worker)))
+            for worker, join in sorted(residents.items())
+        )
+        operators = epochs.operators
+        return Status(
+            run.key.query,
+            epochs.epoch,
+            {name: str(operator.output_frontier) for name, operator in operators.items()},
+            {name: operator.late for name, operator in operators.items()},
+            {name: operator.applied for name, operator in operators.items()},
+            assignment,
+            workers,
+            epochs.controller.current,
+        )

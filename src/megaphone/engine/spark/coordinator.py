@@ -1,0 +1,205 @@
+"""The coordinator: a small service in the driver. One plan per epoch, asked for by tasks; reports come back.
+
+One per Spark application, made when the first control is. Runs appear with their first epoch and go with their query.
+Neighbours: task.py asks, run.py answers, lease.py tells when a worker is gone.
+"""
+
+import atexit
+import contextlib
+import re
+import secrets
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from megaphone.bins import WorkerId
+from megaphone.configuration import Assignment
+from megaphone.engine.spark.lease import LeaseOffice
+from megaphone.engine.spark.messages import (
+    Bell,
+    FrontierQuestion,
+    Join,
+    Key,
+    PlaceQuestion,
+    PlanQuestion,
+    ReportMessage,
+    SpecQuestion,
+    dump,
+    load,
+)
+from megaphone.engine.spark.rpc import Caller, Service, listen
+from megaphone.engine.spark.run import PickledSpec, Run
+from megaphone.errors import PlanError
+
+LOOK_EVERY_S = 0.3
+"""How often to look whether a query has ended; its workers outlive it by no more than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlDefinition:
+    """What the coordinator knows of a control: how its runs begin."""
+
+    initial: Callable[[], Assignment]
+    workers: Callable[[], int]
+    specs: Mapping[str, PickledSpec]
+
+
+class Coordinator(Service):
+    """Answers tasks and workers of every query in this driver that has one of our operators."""
+
+    _instance: "Coordinator | None" = None
+    _guard = threading.Lock()
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> "Coordinator":
+        """The coordinator of a Spark application; another application gets another one."""
+        with cls._guard:
+            if cls._instance is None or cls._instance.application != spark.sparkContext.applicationId:
+                if cls._instance is not None:
+                    cls._instance.close()
+                cls._instance = cls(spark)
+            return cls._instance
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Listen where the executors of this application can reach."""
+        super().__init__()
+        self.application = spark.sparkContext.applicationId
+        self.secret = secrets.token_hex(32)
+        self.definitions: dict[str, ControlDefinition] = {}
+        self.runs: dict[Key, Run] = {}
+        self.bounded: set[str] = set()
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._folder = Path(mkdtemp(prefix="megaphone-"))
+        host = _public_host(spark)
+        self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined)
+        self.lease = self._office.address
+        self.actions |= {
+            "plan": self._on(PlanQuestion, lambda m: self._run(m.key).plan(m)),
+            "place": self._on(PlaceQuestion, lambda m: self._run(m.key).place(m)),
+            "report": self._on(ReportMessage, lambda m: self._run(m.key).report(m)),
+            "frontier": self._on(FrontierQuestion, self._frontier),
+            "spec": self._on(SpecQuestion, lambda m: self._run(m.key).spec(WorkerId(m.worker), m.operator)),
+            "bell": self._on(Bell, self._bell),
+        }
+        self._listeners, self.address = listen(self, self.secret, self._folder / "coordinator.sock", host)
+        self._caller = Caller(self.secret)
+        threading.Thread(target=self._watch, daemon=True, name="megaphone-watch").start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End every run, and listen no more."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with self._lock:
+            runs, self.runs = list(self.runs.values()), {}
+        for run in runs:
+            run.close()
+        self._office.close()
+        for listener in self._listeners:
+            threading.Thread(target=listener.shutdown, daemon=True).start()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def runs_of(self, control: str) -> list[Run]:
+        """The runs of a control, of queries that are active."""
+        with self._lock:
+            return [run for key, run in self.runs.items() if key.control == control]
+
+    def _on(self, kind: type[Any], handler: Callable[[Any], Any]) -> Callable[[bytes], bytes]:
+        return lambda message: dump(handler(load(message, kind)))
+
+    def _run(self, key: Key) -> Run:
+        with self._lock:
+            if key not in self.runs:
+                definition = self.definitions.get(key.control)
+                if definition is None or self._closed.is_set():
+                    raise PlanError(f"control {key.control} is not one of this application")
+                self.runs[key] = Run(
+                    key,
+                    definition.initial(),
+                    definition.workers(),
+                    definition.specs,
+                    self._caller,
+                    self._executors,
+                    lambda epoch: self._only_control_advanced(key.query, epoch),
+                )
+                self.runs[key].bounded = key.control in self.bounded
+            return self.runs[key]
+
+    def _frontier(self, question: FrontierQuestion) -> int:
+        key = question.key
+        return min(
+            self._run(Key(key.query, key.run, control)).output_frontier(operator)
+            for control, operator in question.operators
+        )
+
+    def _joined(self, message: bytes, connection: socket.socket) -> Callable[[], None]:
+        join = load(message, Join)
+        run = self.runs.get(join.key)
+        if run is None:
+            raise OSError("the query this worker is for has ended")
+        run.placement.joined(join, connection)
+        return lambda: run.placement.gone(join)
+
+    def _bell(self, bell: Bell) -> bool:
+        if bell.bounded:
+            self.bounded.add(bell.control)
+        else:
+            self.bounded.discard(bell.control)
+        rings = [run.bell() for run in self.runs_of(bell.control)]
+        # A bounded run has not begun yet: its first epoch, too, must be followed by one that closes the inputs.
+        return any(rings) if rings else bell.bounded
+
+    def _watch(self) -> None:
+        """End the runs of queries that are no longer active."""
+        while not self._closed.wait(LOOK_EVERY_S):
+            if not self.runs:
+                continue
+            active = self._active_runs()
+            with self._lock:
+                ended = [self.runs.pop(key) for key in list(self.runs) if key.run not in active]
+            for run in ended:
+                run.close()
+            if self._spark.sparkContext._jsc is None:
+                self.close()
+
+    def _active_runs(self) -> set[str]:
+        with contextlib.suppress(Exception):
+            return {str(query.runId) for query in self._spark.streams.active}
+        return set()
+
+    def _executors(self) -> int:
+        """Executors that run tasks: the driver counts only if there is no other."""
+        with contextlib.suppress(Exception):
+            return max(1, int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1)
+        return 1
+
+    def _only_control_advanced(self, query: str, epoch: int) -> bool:
+        """Did no source but ours get further with this epoch?"""
+        if epoch == 0:
+            return False
+        query_object = self._spark.streams.get(query)
+        assert query_object is not None
+        log = query_object._jsq.streamingQuery().offsetLog()
+        now, before = (_without_control(log.get(number).get().toString()) for number in (epoch, epoch - 1))
+        return now == before
+
+
+def _without_control(offsets: str) -> str:
+    return re.sub(r'\{"megaphone_bell"[^}]*\}', "", offsets)
+
+
+def _public_host(spark: SparkSession) -> str | None:
+    """The driver's address as its executors know it; none if all of Spark is on this machine."""
+    if spark.sparkContext.master.startswith("local"):
+        return None
+    return str(spark.sparkContext.getConf().get("spark.driver.host"))

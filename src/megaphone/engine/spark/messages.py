@@ -1,0 +1,217 @@
+"""What travels between tasks, workers and the coordinator, besides records and bins.
+
+Frozen dataclasses as MessagePack: typed, checked when read, and never executed.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from megaphone.configuration import Assignment, Configuration
+from megaphone.control.epochs import EpochPlan, OperatorPlan, Report
+from megaphone.progress import Time
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service listens: a Unix socket on its own machine, and TCP if there are others."""
+
+    unix: str
+    tcp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which run of which query, and which control in it."""
+
+    query: str
+    run: str
+    control: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQuestion:
+    """A task asks what its epoch is to be like."""
+
+    key: Key
+    epoch: int
+    known: int
+    """Version of the configuration the asker has; -1 for none."""
+    executor: str
+    """Which executor the asker runs on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """The epoch's plan; the configuration only if the asker does not have it."""
+
+    epoch: int
+    version: int
+    configuration: list[tuple[int, bytes]]
+    workers: list[int]
+    operators: dict[str, OperatorPlan]
+    closing: bool
+    addresses: dict[int, Address]
+    spawn: list[int] = field(default_factory=list)
+    """Workers the asker is to start on its own machine."""
+
+    @classmethod
+    def of(cls, plan: EpochPlan, known: int, addresses: dict[int, Address], spawn: list[int]) -> "PlanAnswer":
+        """Answer with a plan."""
+        entries = [] if known == plan.version else [(time, a.owners.tobytes()) for time, a in plan.configuration]
+        workers = [int(worker) for worker in plan.workers]
+        return cls(
+            plan.epoch, plan.version, entries, workers, dict(plan.operators), plan.closing, addresses, spawn
+        )
+
+    def read_configuration(self) -> Configuration:
+        """The configuration that came with this answer."""
+        return Configuration.of(
+            [(Time(time), Assignment(np.frombuffer(raw, np.int32))) for time, raw in self.configuration]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportMessage:
+    """A task of S tells what its workers have done."""
+
+    key: Key
+    operator: str
+    epoch: int
+    reports: list[Report]
+    seen: list[int]
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierQuestion:
+    """A task of S asks how far the operators before its own have got in this epoch."""
+
+    key: Key
+    operators: list[tuple[str, str]]
+    """Control and name of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceQuestion:
+    """A task needs a worker that it could not reach: where is it, or may the task start it?"""
+
+    key: Key
+    worker: int
+    executor: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceAnswer:
+    """Its address; or none, and the asker starts it."""
+
+    address: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """What a worker process is told at birth, on its standard input."""
+
+    key: Key
+    worker: int
+    coordinator: Address
+    lease: Address
+    secret: str
+    executor_pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A worker is there."""
+
+    key: Key
+    worker: int
+    address: Address
+    pid: int
+    host: str
+    executor_pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecQuestion:
+    """A worker asks for an operator's definition and the bins it starts with."""
+
+    key: Key
+    worker: int
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpecAnswer:
+    """A pickled OperatorSpec, the number of bins, those the worker starts with, and the epoch it starts after."""
+
+    spec: bytes
+    bins: int
+    owned: bytes
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """The control source asks whether an epoch is wanted."""
+
+    control: str
+    bounded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Bins to pull from another worker."""
+
+    source: int
+    address: Address
+    bins: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """One worker's share of an operator's epoch plan."""
+
+    operator: str
+    epoch: int
+    arrivals: list[Arrival]
+    departures: list[int]
+    holds: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """Apply an epoch's records: the records follow as a stream."""
+
+    orders: Orders
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """Serve bins that left at an epoch."""
+
+    operator: str
+    epoch: int
+    bins: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ParcelHead:
+    """A bin on the way: its pickle head, and the sizes of the buffers that follow in chunks."""
+
+    bin: int
+    head: bytes
+    sizes: list[int]
+
+
+T = TypeVar("T")
+
+dump = msgspec.msgpack.encode
+
+
+def load(raw: bytes, kind: type[T]) -> T:
+    """Read a message of a kind; anything else is refused."""
+    return msgspec.msgpack.decode(raw, type=kind)

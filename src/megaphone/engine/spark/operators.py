@@ -1,0 +1,198 @@
+"""What users call: stateful operators from streaming DataFrame to streaming DataFrame, with one more argument.
+
+Each becomes F, a shuffle and S in the user's own static plan: any source before it, any Spark operator around it, any
+sink after it.  Neighbours: task.py is what runs.  Paper: the operator interfaces.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, TimestampType
+
+from megaphone.dataflow.exchange import DDL
+from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
+from megaphone.engine.spark.control import Control
+from megaphone.engine.spark.run import PickledSpec
+from megaphone.engine.spark.source import FORMAT, ControlSource
+from megaphone.engine.spark.task import HASH, TIME, Binding, hoster, router
+from megaphone.errors import PlanError
+
+Exchange = str | Sequence[str] | Column
+"""What a record's bin comes from: key columns, hashed by Spark's xxhash64, or a 64-bit integer expression."""
+
+
+def state_machine(
+    control: Control,
+    input: DataFrame,
+    exchange: Exchange,
+    fold: Callable[..., Any],
+    output: str | StructType,
+    *,
+    key: str | Sequence[str] | None = None,
+    state: Callable[[], Any] = dict,
+    time: str | None = None,
+    lateness: int = 0,
+    name: str | None = None,
+) -> DataFrame:
+    """Keep a state per key: `fold(key, val, state) -> (state, outputs)`.
+
+    `val` is the one other column, or a row of them. A key's first state is None; returning None removes it. With
+    `vectorised`, fold is `fold(records, states, notificator)` as for `unary`. `key` names the key columns when the
+    exchange is an expression.
+    """
+    names = _names(exchange) if key is None else _names(key)
+    if not names:
+        raise PlanError("a state machine keyed by an expression needs key=, the columns that are the key")
+    spec = key_operator(
+        _name(control, name), _input(input, names, time, lateness), fold, to_arrow_schema(_struct(output)), state
+    )
+    return _build(control, spec, _struct(output), [input], [exchange])
+
+
+def unary(
+    control: Control,
+    input: DataFrame,
+    exchange: Exchange,
+    fold: Callable[..., Any],
+    output: str | StructType,
+    *,
+    state: Callable[[], Any] = dict,
+    time: str | None = None,
+    lateness: int = 0,
+    name: str | None = None,
+) -> DataFrame:
+    """Keep a state per bin: `fold(time, data, state, notificator) -> outputs`, for each time in order.
+
+    `data` is the list of rows at that time, `state` what `state()` made for the bin, to be changed in place, and
+    `notificator.notify_at(time, row)` presents a row again in the future.
+    """
+    one = _input(input, _names(exchange), time, lateness)
+    spec = bin_operator(_name(control, name), [one], fold, to_arrow_schema(_struct(output)), state)
+    return _build(control, spec, _struct(output), [input], [exchange])
+
+
+def binary(
+    control: Control,
+    input1: DataFrame,
+    input2: DataFrame,
+    exchange1: Exchange,
+    exchange2: Exchange,
+    fold: Callable[..., Any],
+    output: str | StructType,
+    *,
+    state: Callable[[], Any] = dict,
+    time: str | tuple[str, str] | None = None,
+    lateness: int | tuple[int, int] = 0,
+    name: str | None = None,
+) -> DataFrame:
+    """Two inputs, one state per bin: `fold(time, data1, data2, state, notificator1, notificator2) -> outputs`.
+
+    Both inputs of a bin are on one worker and move together.
+    """
+    times = time if isinstance(time, tuple) else (time, time)
+    late = lateness if isinstance(lateness, tuple) else (lateness, lateness)
+    inputs = [
+        _input(frame, _names(exchange), at, by)
+        for frame, exchange, at, by in zip((input1, input2), (exchange1, exchange2), times, late, strict=True)
+    ]
+    spec = bin_operator(_name(control, name), inputs, fold, to_arrow_schema(_struct(output)), state)
+    return _build(control, spec, _struct(output), [input1, input2], [exchange1, exchange2])
+
+
+def _build(
+    control: Control, spec: OperatorSpec, output: StructType, frames: list[DataFrame], exchanges: list[Exchange]
+) -> DataFrame:
+    """F on each input, the exchange, S."""
+    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs))
+    binding = _binding(control, spec, frames)
+    routed: DataFrame | None = None
+    for number, (frame, exchange) in enumerate(zip(frames, exchanges, strict=True)):
+        part = _hashed(frame, spec.inputs[number], exchange).mapInArrow(router(binding, number), DDL)
+        routed = part if routed is None else routed.union(part)
+    assert routed is not None
+    if any(frame.isStreaming for frame in frames):
+        routed = routed.union(_control_stream(control))
+    return routed.repartitionById(control.slots, sf.col("slot")).mapInArrow(hoster(binding), output)
+
+
+def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> Binding:
+    coordinator = control.coordinator
+    return Binding(
+        coordinator.address,
+        coordinator.lease,
+        coordinator.secret,
+        control.spark.conf.get("spark.megaphone.transport", "auto") != "tcp",
+        control.name,
+        control.bins,
+        control.slots,
+        spec,
+        _upstream(frames),
+    )
+
+
+def _hashed(frame: DataFrame, input: Input, exchange: Exchange) -> DataFrame:
+    """The user's columns, the 64-bit value the bin comes from, and the time if it is in a column."""
+    value = exchange if isinstance(exchange, Column) else sf.xxhash64(*_names(exchange))
+    columns = [sf.col(f"`{name}`") for name in input.schema.names]
+    extra = [value.cast("long").alias(HASH)]
+    if input.time is not None:
+        kind = frame.schema[input.time].dataType
+        time = sf.col(f"`{input.time}`")
+        extra.append((time if isinstance(kind, LongType) else _micros(time, kind)).cast("long").alias(TIME))
+    return frame.select(*columns, *extra)
+
+
+def _micros(time: Column, kind: DataType) -> Column:
+    if isinstance(kind, TimestampNTZType):
+        return sf.unix_micros(time.cast("timestamp"))
+    if isinstance(kind, TimestampType):
+        return sf.unix_micros(time)
+    raise PlanError(f"a time column of type {kind.simpleString()}; choose long or timestamp")
+
+
+def _control_stream(control: Control) -> DataFrame:
+    control.spark.dataSource.register(ControlSource)
+    coordinator = control.coordinator
+    options = {"unix": coordinator.address.unix, "secret": coordinator.secret, "control": control.name}
+    if coordinator.address.tcp is not None:
+        options["tcp"] = coordinator.address.tcp
+    return control.spark.readStream.format(FORMAT).options(**options).load()
+
+
+def _upstream(frames: list[DataFrame]) -> tuple[tuple[str, str], ...]:
+    """The operators of ours that lie before these frames, found by the marks they leave in Spark's plan."""
+    plans = " ".join(str(frame._jdf.queryExecution().logical()) for frame in frames)
+    marks = re.findall(r"megaphone_S__(\w+?)__(\w+)\(", plans)
+    return tuple(sorted(set(marks)))
+
+
+def _input(frame: DataFrame, keys: tuple[str, ...], time: str | None, lateness: int) -> Input:
+    if time is not None and time in frame.columns:
+        kind = frame.schema[time].dataType
+        if not isinstance(kind, (LongType, TimestampType, TimestampNTZType)):
+            raise PlanError(f"time column '{time}' is of type {kind.simpleString()}; choose long or timestamp")
+    return Input(to_arrow_schema(frame.schema), keys, time, lateness)
+
+
+def _names(exchange: Exchange) -> tuple[str, ...]:
+    if isinstance(exchange, Column):
+        return ()
+    return (exchange,) if isinstance(exchange, str) else tuple(exchange)
+
+
+def _struct(output: str | StructType) -> StructType:
+    return output if isinstance(output, StructType) else StructType.fromDDL(output)
+
+
+def _name(control: Control, name: str | None) -> str:
+    name = name or f"op{len(control.specs)}"
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name) or "__" in name:
+        raise PlanError(f"operator name '{name}'; choose letters, digits and single underscores")
+    if name in control.specs:
+        raise PlanError(f"control {control.name} has an operator named '{name}' already; choose another name")
+    return name

@@ -1,0 +1,71 @@
+"""The control stream as a Spark source: it starts a micro-batch when a migration needs one and no data comes.
+
+It carries no rows: what an epoch is to do is in its plan. In a bounded run it advances with every epoch, so that there
+is one more after the data, in which the inputs are closed.
+Neighbours: coordinator.py says when to ring; operators.py unions it in behind F.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from megaphone.dataflow.exchange import DDL
+from megaphone.engine.spark.messages import Address, Bell
+from megaphone.engine.spark.rpc import Caller
+
+FORMAT = "megaphone-control"
+OFFSET = "megaphone_bell"
+
+
+class ControlSource(DataSource):
+    """`format("megaphone-control")`, with the coordinator's address and secret as options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The exchange schema: it joins the records behind F."""
+        return DDL
+
+    def streamReader(self, schema: Any) -> "ControlReader":
+        """Spark's way of asking for a reader."""
+        return ControlReader(self.options)
+
+
+class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Rings by moving its offset."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Remember where to ask."""
+        self._address = Address(options["unix"], options.get("tcp"))
+        self._secret = options["secret"]
+        self._control = options["control"]
+        self._bounded = False
+        self._caller: Caller | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        """Before the first ring."""
+        return {OFFSET: 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The run is bounded."""
+        self._bounded = True
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """One further if an epoch is wanted."""
+        self._caller = self._caller or Caller(self._secret)
+        bell = Bell(self._control, self._bounded)
+        wanted = self._caller.call(self._address, "bell", bell, bool)
+        return {OFFSET: start[OFFSET] + int(wanted)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Nothing to read, so no task."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """No rows."""
+        yield from ()

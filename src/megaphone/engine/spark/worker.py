@@ -1,0 +1,158 @@
+"""The worker process: a Flight server round the bins it owns.
+
+Nobody else applies records to them. It ends when its coordinator lets go of the lease, or is gone, or when the
+executor that started it is gone; nothing else keeps it alive.
+Neighbours: placement.py starts it, tasks feed it, other workers pull from it.
+"""
+
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+
+from megaphone.bins import WorkerId
+from megaphone.dataflow.exchange import decode
+from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.operators import OperatorSpec
+from megaphone.engine.spark.lease import hold_lease
+from megaphone.engine.spark.messages import (
+    ApplyRequest,
+    Join,
+    Orders,
+    PullRequest,
+    SpecAnswer,
+    SpecQuestion,
+    WorkerConfig,
+    dump,
+    load,
+)
+from megaphone.engine.spark.rpc import Caller, Service, listen
+from megaphone.engine.spark.tenancy import Tenancy
+from megaphone.engine.spark.transfer import serve
+from megaphone.progress import Frontier, Time
+
+OUTPUT_ROWS = 1 << 16
+"""Rows in one output batch: what Spark takes in at a time."""
+
+
+class Worker(Service):
+    """Owns bins of every operator of its control, and answers for them."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        """Start with no operator: each is fetched when it is first spoken of."""
+        super().__init__()
+        self.config = config
+        self.caller = Caller(config.secret)
+        self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="pull")
+        self._lock = threading.Lock()
+        self._tenancies: dict[str, Tenancy] = {}
+        self._specs: dict[str, OperatorSpec] = {}
+        self.actions["prepare"] = self._prepare
+
+    def get(self, ticket: bytes) -> Any:
+        """Serve bins that leave."""
+        request = load(ticket, PullRequest)
+        return serve(self._tenancy(request.operator).serve(request.epoch, request.bins))
+
+    def exchange(self, command: bytes, reader: Any, writer: Any) -> None:
+        """Take an epoch's records in, give its outputs back; the report comes with the last batch."""
+        request = load(command, ApplyRequest)
+        orders = request.orders
+        tenancy = self._tenancy(orders.operator)
+        inputs = self._specs[orders.operator].inputs
+        records = [
+            (kind, part)
+            for kind, payload in _payloads(reader)
+            for part in decode(payload, inputs[kind].schema)
+        ]
+        outputs, report = tenancy.apply(orders, records, Frontier(Time(request.frontier)))
+        writer.begin(outputs[0].schema)
+        for output in outputs:
+            for start in range(0, len(output), OUTPUT_ROWS):
+                writer.write_batch(output.slice(start, OUTPUT_ROWS))
+        writer.write_metadata(dump(report))
+
+    def _prepare(self, message: bytes) -> bytes:
+        for orders in load(message, list[Orders]):
+            self._tenancy(orders.operator).prepare(orders)
+        return dump(None)
+
+    def _tenancy(self, operator: str) -> Tenancy:
+        with self._lock:
+            if operator not in self._tenancies:
+                self._tenancies[operator] = self._open(operator)
+            return self._tenancies[operator]
+
+    def _open(self, operator: str) -> Tenancy:
+        config = self.config
+        question = SpecQuestion(config.key, config.worker, operator)
+        answer = self.caller.call(config.coordinator, "spec", question, SpecAnswer)
+        # From the coordinator that holds the same secret; nobody else can have sent it.
+        spec: OperatorSpec = pickle.loads(answer.spec)
+        self._specs[operator] = spec
+        host = Host(WorkerId(config.worker), spec.fold, answer.bins, np.frombuffer(answer.owned, np.int64))
+        return Tenancy(host, operator, answer.epoch, self.caller, self._pool)
+
+
+def _payloads(reader: Any) -> Any:
+    for chunk in reader:
+        batch: pa.RecordBatch = chunk.data
+        kinds = batch.column(0)
+        payloads = batch.column(1)
+        for row in range(batch.num_rows):
+            yield kinds[row].as_py(), payloads[row].as_buffer()
+
+
+def main() -> None:
+    """Run until the lease ends."""
+    config = load(sys.stdin.buffer.read(), WorkerConfig)
+    # A private folder: only this user can reach the socket in it.
+    folder = Path(mkdtemp(prefix="megaphone-"))
+    worker = Worker(config)
+    host = _host_towards(config.coordinator.tcp)
+    _, address = listen(worker, config.secret, folder / "worker.sock", host)
+    threading.Thread(target=_watch_executor, args=(config.executor_pid,), daemon=True).start()
+    join = Join(config.key, config.worker, address, os.getpid(), socket.gethostname(), config.executor_pid)
+    with contextlib.suppress(OSError):
+        hold_lease(config.lease, config.secret, dump(join))
+    with contextlib.suppress(OSError):
+        (folder / "worker.sock").unlink()
+        folder.rmdir()
+    # At once: a server thread in the middle of a call must not keep an unwanted worker alive.
+    os._exit(0)
+
+
+def _host_towards(coordinator: str | None) -> str | None:
+    """The address of this machine on the way to the coordinator; none if that is on a Unix socket."""
+    if coordinator is None:
+        return None
+    host, port = coordinator.removeprefix("grpc+tcp://").rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=10) as probe:
+        return str(probe.getsockname()[0])
+
+
+def _watch_executor(pid: int | None) -> None:
+    if pid is None:
+        return
+    try:
+        executor = psutil.Process(pid)
+        while executor.is_running() and executor.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.5)
+    except psutil.NoSuchProcess:
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
