@@ -97,7 +97,10 @@ class Plan:
     @classmethod
     def read(cls, path: str | Path) -> "Plan":
         """Read a plan from a file."""
-        return cls.from_json(Path(path).read_text())
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise PlanError(f"not a plan: {error}") from None
 
     def __str__(self) -> str:
         head = f"{self.strategy}: {len(self.moves)} bins in {len(self.steps)} steps"

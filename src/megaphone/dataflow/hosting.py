@@ -127,9 +127,7 @@ class Host:
             records = self._pending[bin][input].drain(Time(int(bounds[bin])))
             if records is not None:
                 yield records
-            # The other input's turn comes in the same advance: only the last one may move the mark.
-            if input == len(self._inbox) - 1:
-                self._note(bin)
+            self._note(bin)
 
     def _postpone(self, input: int, records: Records) -> None:
         for bin, group in records.sorted().groups():

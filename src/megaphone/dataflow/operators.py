@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from megaphone.dataflow.exchange import BIN, TIME
 from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_vectorised
+from megaphone.dataflow.records import Times
 from megaphone.errors import PlanError
+from megaphone.progress import END
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,21 @@ class Input:
                 raise PlanError(f"the input has a column '{name}', a name that Megaphone uses itself; rename it")
         if self.lateness < 0:
             raise PlanError(f"lateness {self.lateness}; choose 0 or more")
+
+    def times(self, column: pa.Array) -> Times:
+        """The times in this input's time column.
+
+        >>> Input(pa.schema([("at", pa.int64())]), keys=(), time="at").times(pa.array([5, None]))
+        Traceback (most recent call last):
+        megaphone.errors.PlanError: null in the time column 'at'; filter such rows out before the operator
+        """
+        if column.null_count:
+            raise PlanError(f"null in the time column '{self.time}'; filter such rows out before the operator")
+        times: Times = column.cast(pa.int64()).to_numpy()
+        # The frontier would follow such a record to the end of time, and all others would be late.
+        if len(times) and times.max() == END:
+            raise PlanError(f"time {END} in the time column '{self.time}'; choose times before it")
+        return times
 
 
 @dataclass(frozen=True, slots=True)

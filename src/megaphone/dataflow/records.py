@@ -93,10 +93,15 @@ class Records:
             return self.take(argsort(self.bins))
         return self.take(np.lexsort((self.times, self.bins)))
 
+    def spans(self) -> Iterator[tuple[BinId, int, int]]:
+        """Each bin with the rows it has, from start to stop, of records that are sorted."""
+        for start, stop in runs(self.bins):
+            yield BinId(int(self.bins[start])), start, stop
+
     def groups(self) -> Iterator[tuple[BinId, "Records"]]:
         """The rows of each bin, of records that are sorted."""
-        for start, stop in runs(self.bins):
-            yield BinId(int(self.bins[start])), self.slice(start, stop)
+        for bin, start, stop in self.spans():
+            yield bin, self.slice(start, stop)
 
 
 def argsort(values: npt.NDArray[Any]) -> Order:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 
@@ -74,8 +75,11 @@ def unpack(bin: BinId, head: bytes, buffers: Sequence[Any]) -> Parcel:
     return Parcel(bin, state, tuple(None if raw is None else Records(*raw) for raw in pending))
 
 
-class _Pickler(pickle.Pickler):
-    """Sends Arrow data in its stream form: unlike in its own pickle, a slice then carries only its own rows."""
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Sends Arrow data in its stream form: unlike in its own pickle, a slice then carries only its own rows.
+
+    A class of the user's own script, which no worker could import, travels by value.
+    """
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, pa.Table):
@@ -86,7 +90,7 @@ class _Pickler(pickle.Pickler):
             return _chunked_array, (_stream(pa.table([value], [""])),)
         if isinstance(value, pa.Array):
             return _array, (_stream(pa.record_batch([value], [""])),)
-        return NotImplemented
+        return super().reducer_override(value)
 
 
 def _stream(data: pa.Table | pa.RecordBatch) -> pa.Buffer:

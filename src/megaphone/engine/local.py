@@ -7,8 +7,6 @@ the one rule is tested.  Neighbours: engine/spark does the same with processes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration, Move
 from megaphone.control.controller import Migration
@@ -28,6 +26,7 @@ from megaphone.progress import Time
 class LocalEngine:
     """One operator on some workers, all in this process.
 
+    >>> import pyarrow as pa
     >>> from megaphone.dataflow.operators import Input, key_operator
     >>> words = Input(pa.schema([("word", pa.string())]), keys=("word",))
     >>> count = lambda word, _, n: ((n or 0) + 1, [(word, (n or 0) + 1)])
@@ -102,7 +101,7 @@ class LocalEngine:
         bins = self.bins.of_hashes(hashes)
         if input.time is None:
             return Records.at(Time(epoch), bins, data)
-        return Records(bins, data.column(input.time).cast(pa.int64()).to_numpy(zero_copy_only=False), data)
+        return Records(bins, input.times(data.column(input.time)), data)
 
     def _move(self, moves: Iterable[Move]) -> None:
         for parcel in list(self._released(moves)):
