@@ -1,0 +1,195 @@
+"""Would catch steps that overlap, a gap not kept, and a migration that goes on after it was paused or cancelled."""
+
+import pytest
+
+from megaphone.configuration import Assignment
+from megaphone.control.controller import Controller
+from megaphone.control.plan import Plan, Step
+from megaphone.control.strategies import make_plan
+from megaphone.errors import PlanError
+from megaphone.progress import Time
+
+HERE, THERE = Assignment([0, 0, 0]), Assignment([1, 1, 1])
+BACK = Assignment([1, 0, 1])
+
+
+def fluid(current=HERE, target=THERE, **options):
+    return make_plan(current, target, "fluid", **options)
+
+
+def controlled(*plans, now=0):
+    controller = Controller(HERE)
+    return controller, [controller.submit(plan, 2, Time(now)) for plan in plans]
+
+
+def issue(controller, epoch, now=None):
+    step = controller.next_step(Time(epoch), Time(epoch if now is None else now))
+    return None if step is None else [move.bin for move in step.moves]
+
+
+def test_step_is_issued_only_when_the_last_has_completed():
+    controller, (migration,) = controlled(fluid())
+    assert issue(controller, 0) == [0]
+    assert [issue(controller, epoch) for epoch in (1, 2, 3)] == [None] * 3
+    assert controller.in_flight
+    controller.step_completed(Time(4))
+    assert issue(controller, 4) == [1]
+    assert (migration.issued, migration.completed, migration.bins_moved) == (2, 1, 1)
+
+
+def test_migration_is_done_when_its_last_step_has_completed():
+    controller, (migration,) = controlled(fluid())
+    for epoch in range(3):
+        assert migration.phase == ("running" if epoch else "waiting")
+        assert issue(controller, epoch) == [epoch]
+        controller.step_completed(Time(epoch + 1), bytes_moved=10)
+    assert (migration.phase, migration.bins_moved, migration.bytes_moved) == ("done", 3, 30)
+    assert migration.wait(0) is migration
+    assert controller.current is None
+    assert issue(controller, 9) is None
+
+
+def test_gap_is_kept_between_steps():
+    controller, _ = controlled(fluid(gap=2))
+    assert issue(controller, 0) == [0]
+    controller.step_completed(Time(1))
+    assert [issue(controller, epoch) for epoch in (1, 2, 3)] == [None, None, [1]]
+
+
+def test_gap_is_kept_between_migrations_too():
+    controller, _ = controlled(fluid(target=Assignment([1, 0, 0]), gap=2), fluid(current=Assignment([1, 0, 0])))
+    issue(controller, 0)
+    controller.step_completed(Time(1))
+    assert [issue(controller, epoch) for epoch in (1, 2, 3)] == [None, None, [1]]
+
+
+def test_paused_migration_issues_nothing_until_resumed():
+    controller, (migration,) = controlled(fluid())
+    assert issue(controller, 0) == [0]
+    assert controller.pause() is migration
+    controller.step_completed(Time(1))
+    assert migration.phase == "paused"
+    assert issue(controller, 1) is None
+    assert not controller.ready(Time(1))
+    assert controller.resume() is migration
+    assert (migration.phase, issue(controller, 2)) == ("running", [1])
+
+
+def test_migration_paused_before_it_began_still_waits_when_resumed():
+    controller, (migration,) = controlled(fluid())
+    controller.pause()
+    assert issue(controller, 0) is None
+    controller.resume()
+    assert migration.phase == "waiting"
+
+
+def test_migration_paused_in_its_last_step_is_done_with_it():
+    controller, (migration,) = controlled(fluid(target=Assignment([1, 0, 0])))
+    issue(controller, 0)
+    controller.pause()
+    controller.step_completed(Time(1))
+    assert migration.phase == "done"
+
+
+def test_cancelled_migration_ends_at_once_if_nothing_is_in_flight():
+    controller, (migration,) = controlled(fluid())
+    controller.cancel(HERE)
+    assert (migration.phase, controller.current) == ("cancelled", None)
+    assert controller.expected == HERE
+    migration.wait(0)
+
+
+def test_cancelled_migration_ends_with_the_step_in_flight():
+    controller, (migration,) = controlled(fluid())
+    issue(controller, 0)
+    moved = Assignment([1, 0, 0])
+    controller.cancel(moved)
+    assert (controller.current, issue(controller, 1)) == (migration, None)
+    next = controller.submit(fluid(current=moved), 2, Time(1))
+    assert issue(controller, 1) is None
+    controller.step_completed(Time(2))
+    assert (migration.phase, migration.bins_moved) == ("cancelled", 1)
+    assert issue(controller, 2) == [1]
+    assert next.phase == "running"
+
+
+@pytest.mark.parametrize("call", [Controller.pause, Controller.resume])
+def test_cancelled_migration_cannot_be_brought_back(call):
+    """Paused in its last step, it used to go on from where it was cancelled, against what was accepted since."""
+    controller, (migration,) = controlled(fluid())
+    issue(controller, 0)
+    controller.cancel(Assignment([1, 0, 0]))
+    with pytest.raises(PlanError, match="cancelled already"):
+        call(controller)
+    assert migration.phase == "cancelled"
+
+
+def test_cancel_takes_those_queued_behind_with_it():
+    controller, migrations = controlled(fluid(), fluid(THERE, HERE))
+    controller.cancel(HERE)
+    assert [migration.phase for migration in migrations] == ["cancelled"] * 2
+    assert controller.submit(fluid(), 2, Time(0)).phase == "waiting"
+
+
+def test_two_migrations_follow_each_other():
+    controller, (first, second) = controlled(fluid(), fluid(THERE, BACK))
+    assert controller.expected == BACK
+    issued = []
+    for epoch in range(4):
+        issued.append(issue(controller, epoch))
+        assert second.phase == ("running" if epoch == 3 else "waiting")
+        controller.step_completed(Time(epoch + 1))
+    assert issued == [[0], [1], [2], [1]]
+    assert (first.phase, second.phase) == ("done", "done")
+    assert controller.history == [first, second]
+
+
+def test_plan_must_start_where_the_last_one_ends():
+    controller, _ = controlled(fluid())
+    with pytest.raises(PlanError, match="bin 0 is on worker 1 by then, not on worker 0"):
+        controller.submit(fluid(), 2, Time(0))
+    assert controller.expected == THERE
+    assert len(controller.history) == 1
+
+
+def test_timed_step_is_issued_early_and_keeps_its_time():
+    controller, _ = controlled(fluid(at=Time(40)))
+    assert not controller.ready(Time(39))
+    assert controller.ready(Time(40))
+    assert controller.next_step(Time(0), Time(0)) == Step(fluid().steps[0].moves, Time(40))
+
+
+def test_timed_step_whose_time_went_by_happens_now():
+    plan = fluid()
+    timed = Plan(3, tuple(Step(step.moves, Time(40)) for step in plan.steps))
+    controller, _ = controlled(timed)
+    assert controller.next_step(Time(0), Time(0)).time == 40
+    controller.step_completed(Time(41))
+    assert controller.next_step(Time(41), Time(41)) == plan.steps[1]
+
+
+def test_time_behind_the_frontier_is_refused():
+    with pytest.raises(PlanError) as caught:
+        controlled(fluid(at=Time(30)), now=42)
+    assert str(caught.value) == "reconfiguration at time 30 is behind the frontier 42; choose 42 or later"
+
+
+def test_plan_without_steps_is_done_at_once():
+    controller, (migration,) = controlled(make_plan(HERE, HERE))
+    assert (migration.phase, controller.current) == ("done", None)
+    migration.wait(0)
+
+
+@pytest.mark.parametrize("call", [Controller.pause, Controller.resume, lambda c: c.cancel(HERE)])
+def test_without_a_migration_there_is_nothing_to_stop(call):
+    with pytest.raises(PlanError, match="no migration is under way"):
+        call(Controller(HERE))
+
+
+def test_waiting_in_vain_says_how_far_it_got():
+    controller, (migration,) = controlled(fluid())
+    issue(controller, 0)
+    controller.step_completed(Time(1))
+    with pytest.raises(TimeoutError, match="fluid running: 1 of 3 steps, 1 of 3 bins"):
+        migration.wait(0)
+    assert migration.duration_s >= 0
