@@ -41,8 +41,8 @@ format: setup  ## put the code in form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: setup java check  ## everything a change must pass: checks, tests, Spark in this machine
-	$(WITH_JAVA) $(PYTEST) -m "not cluster and not slow"
+test: setup java check  ## everything a change must pass: checks, tests, Spark and its clusters on this machine
+	$(WITH_JAVA) $(PYTEST) -m "not slow"
 
 test-fast: setup  ## tests without Spark: seconds
 	$(PYTEST) -m "not spark and not cluster and not slow"
