@@ -69,7 +69,7 @@ class Dataflow:
         """F extracts each bin whose time S's output frontier has reached, and ships it to its new owner."""
         shipped = [pack(self.s[move.source].release(move.bin)) for move in self._due()]
         for packed in shipped:
-            self.s[1].install(unpack(packed.bin, packed.head, [bytearray(buffer) for buffer in packed.buffers]))
+            self.s[1].install(unpack(packed.bin, [bytearray(part) for part in packed.parts]))
         return [WORDS[packed.bin] for packed in shipped]
 
     @property

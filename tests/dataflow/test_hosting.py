@@ -42,7 +42,7 @@ def rows(outcome):
 
 def carried(parcel):
     packed = pack(parcel)
-    return unpack(packed.bin, packed.head, [bytearray(buffer) for buffer in packed.buffers])
+    return unpack(packed.bin, [bytearray(part) for part in packed.parts])
 
 
 def test_record_waits_until_the_frontier_passes_it():

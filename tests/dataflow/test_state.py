@@ -31,12 +31,12 @@ def sent(parcel, chunk=CHUNK):
     """The parcel after a journey: cut in chunks, each copied, put together at the other end."""
     packed = pack(parcel)
     stream = b"".join(bytes(piece) for piece in packed.chunks(chunk))
-    buffers, start = [], 0
-    for buffer in packed.buffers:
-        buffers.append(bytearray(stream[start : start + buffer.nbytes]))
-        start += buffer.nbytes
+    parts, start = [], 0
+    for size in packed.sizes:
+        parts.append(bytearray(stream[start : start + size]))
+        start += size
     assert start == len(stream)
-    return unpack(packed.bin, bytes(packed.head), buffers)
+    return unpack(packed.bin, parts)
 
 
 def sent_state(state, chunk=CHUNK):
@@ -130,21 +130,25 @@ def test_batches_arrive_as_batches(rows):
 def test_a_slice_brings_only_its_own_rows(place, kind):
     """Else every bin of a shared table would carry the whole table."""
     packed = pack(Parcel(BinId(0), place(kind(TABLE.slice(17, 5))), (None,)))
-    assert packed.size < 4000
+    assert sum(packed.sizes) < 4000
 
 
 def test_large_state_is_many_small_chunks_and_is_never_copied():
     array = np.zeros(3 * CHUNK, np.uint8)
     packed = pack(Parcel(BinId(0), {"zeros": array}, (None,)))
-    assert [len(chunk) for chunk in packed.chunks()] == [CHUNK] * 3
-    assert np.shares_memory(np.frombuffer(packed.buffers[0], np.uint8), array)
-    assert len(packed.head) < 1000
+    assert [len(chunk) for chunk in packed.chunks()][1:] == [CHUNK] * 3
+    assert np.shares_memory(np.frombuffer(packed.parts[1], np.uint8), array)
+    assert packed.sizes[0] < 1000
+
+
+def test_large_pickle_is_many_small_chunks_too():
+    packed = pack(Parcel(BinId(0), {number: str(number) for number in range(500_000)}, (None,)))
+    assert max(len(chunk) for chunk in packed.chunks()) == CHUNK
 
 
 def test_size_counts_every_byte():
     packed = pack(Parcel(BinId(0), [np.zeros(10), b"x" * 50], (None,)))
-    assert packed.size == len(packed.head) + sum(len(chunk) for chunk in packed.chunks())
-    assert packed.size > 130
+    assert sum(packed.sizes) == sum(len(chunk) for chunk in packed.chunks()) > 130
 
 
 @pytest.mark.parametrize(

@@ -35,43 +35,42 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A parcel as bytes: a small head, and the memory it refers to."""
+    """A parcel as bytes: first a pickle, then the memory it refers to."""
 
     bin: BinId
-    head: bytes
-    buffers: tuple[memoryview, ...]
+    parts: tuple[memoryview, ...]
 
     @property
-    def size(self) -> int:
-        """Bytes on the way."""
-        return len(self.head) + sum(buffer.nbytes for buffer in self.buffers)
+    def sizes(self) -> list[int]:
+        """Bytes in each part."""
+        return [part.nbytes for part in self.parts]
 
     def chunks(self, size: int = CHUNK) -> Iterator[memoryview]:
-        """The buffers' memory, a few megabytes at a time, without a copy."""
-        for buffer in self.buffers:
-            for start in range(0, buffer.nbytes, size):
-                yield buffer[start : start + size]
+        """The parts' memory, a few megabytes at a time, without a copy."""
+        for part in self.parts:
+            for start in range(0, part.nbytes, size):
+                yield part[start : start + size]
 
 
 def pack(parcel: Parcel) -> Packed:
     """Turn a parcel into bytes.
 
     >>> packed = pack(Parcel(BinId(3), {"counts": np.arange(4)}, (None,)))
-    >>> [len(chunk) for chunk in packed.chunks(24)]
-    [24, 8]
-    >>> unpack(packed.bin, packed.head, list(packed.buffers)).state["counts"].tolist()
+    >>> packed.sizes[1:], [len(chunk) for chunk in packed.chunks(24)][-2:]
+    ([32], [24, 8])
+    >>> unpack(packed.bin, packed.parts).state["counts"].tolist()
     [0, 1, 2, 3]
     """
     head = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     pending = [None if records is None else _dump(records) for records in parcel.pending]
     _Pickler(head, protocol=5, buffer_callback=buffers.append).dump((parcel.state, pending))
-    return Packed(parcel.bin, head.getvalue(), tuple(buffer.raw() for buffer in buffers))
+    return Packed(parcel.bin, (head.getbuffer(), *(buffer.raw() for buffer in buffers)))
 
 
-def unpack(bin: BinId, head: bytes, buffers: Sequence[Any]) -> Parcel:
-    """Rebuild a parcel from its head and its buffers; arrays can be written to if the buffers can."""
-    state, pending = pickle.loads(head, buffers=buffers)
+def unpack(bin: BinId, parts: Sequence[Any]) -> Parcel:
+    """Rebuild a parcel from its parts; arrays can be written to if the parts can."""
+    state, pending = pickle.loads(parts[0], buffers=parts[1:])
     return Parcel(bin, state, tuple(None if raw is None else Records(*raw) for raw in pending))
 
 

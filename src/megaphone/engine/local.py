@@ -106,7 +106,7 @@ class LocalEngine:
     def _move(self, moves: Iterable[Move]) -> None:
         for parcel in list(self._released(moves)):
             target, packed = parcel
-            self.hosts[target].install(unpack(packed.bin, packed.head, [bytearray(b) for b in packed.buffers]))
+            self.hosts[target].install(unpack(packed.bin, [bytearray(part) for part in packed.parts]))
 
     def _released(self, moves: Iterable[Move]) -> Iterator[tuple[WorkerId, Any]]:
         for move in moves:

@@ -1,7 +1,8 @@
 """Transfer of bins: from the old owner's memory to the new owner's, over Flight.
 
 The old owner serves what it released until the epoch is committed; the new owner pulls while Spark still reads the
-source and shuffles. One message never carries more than a chunk.  Neighbours: worker.py has both ends.
+source and shuffles. One message never carries more than a chunk; on one machine the memory itself is lent instead.
+Neighbours: worker.py has both ends, memory.py lends.
 """
 
 import threading
@@ -14,23 +15,26 @@ import pyarrow.flight as flight
 
 from megaphone.bins import BinId
 from megaphone.dataflow.state import Packed, Parcel, unpack
+from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine
 from megaphone.engine.spark.messages import Arrival, ParcelHead, PullRequest, dump, load
-from megaphone.engine.spark.rpc import Caller, raise_own
+from megaphone.engine.spark.rpc import Caller, guarded_stream, raise_own
 
 CHUNKS = pa.schema([("chunk", pa.binary())])
 
 
-def serve(parcels: Iterable[Packed]) -> flight.GeneratorStream:
-    """Parcels as a stream: for each a head, then its memory in chunks, without a copy."""
-    return flight.GeneratorStream(CHUNKS, _batches(parcels))
+def serve(parcels: Iterable[Packed], loans: Loans | None) -> flight.GeneratorStream:
+    """Parcels as a stream: for each a head, then its memory in chunks, or on loan."""
+    return flight.GeneratorStream(CHUNKS, guarded_stream(_batches(parcels, loans)))
 
 
-def _batches(parcels: Iterable[Packed]) -> Iterator[tuple[pa.RecordBatch, pa.Buffer] | pa.RecordBatch]:
+def _batches(
+    parcels: Iterable[Packed], loans: Loans | None
+) -> Iterator[tuple[pa.RecordBatch, pa.Buffer] | pa.RecordBatch]:
     for packed in parcels:
-        head = ParcelHead(packed.bin, packed.head, [buffer.nbytes for buffer in packed.buffers])
-        yield _chunk(b""), pa.py_buffer(dump(head))
-        for chunk in packed.chunks():
-            yield _chunk(chunk)
+        loan = loans.lend(packed.parts) if loans is not None and sum(packed.sizes) >= LEND_FROM else None
+        yield _chunk(b""), pa.py_buffer(dump(ParcelHead(packed.bin, packed.sizes, loan)))
+        if loan is None:
+            yield from map(_chunk, packed.chunks())
 
 
 def _chunk(data: memoryview | bytes) -> pa.RecordBatch:
@@ -41,7 +45,14 @@ def _chunk(data: memoryview | bytes) -> pa.RecordBatch:
 
 def pull(caller: Caller, arrival: Arrival, operator: str, epoch: int) -> Iterator[tuple[Parcel, int]]:
     """Fetch bins from their old owner: each parcel with the bytes it took."""
-    request = PullRequest(operator, epoch, arrival.bins)
+    try:
+        yield from _pull(caller, arrival, PullRequest(operator, epoch, arrival.bins, machine()))
+    except OSError:
+        # The same kernel, but not the same processes to be seen: two containers. What came is simply fetched anew.
+        yield from _pull(caller, arrival, PullRequest(operator, epoch, arrival.bins, ""))
+
+
+def _pull(caller: Caller, arrival: Arrival, request: PullRequest) -> Iterator[tuple[Parcel, int]]:
     try:
         reader = caller.client(arrival.address).do_get(flight.Ticket(dump(request)), caller.options)
         yield from _read(reader)
@@ -55,8 +66,8 @@ def _read(reader: flight.FlightStreamReader) -> Iterator[tuple[Parcel, int]]:
             head = load(reader.read_chunk().app_metadata.to_pybytes(), ParcelHead)
         except StopIteration:
             return
-        buffers = [_fill(reader, size) for size in head.sizes]
-        yield unpack(BinId(head.bin), head.head, buffers), len(head.head) + sum(head.sizes)
+        parts = borrow(head.loan) if head.loan else [_fill(reader, size) for size in head.sizes]
+        yield unpack(BinId(head.bin), parts), sum(head.sizes)
 
 
 def _fill(reader: flight.FlightStreamReader, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
