@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from megaphone.dataflow.records import Records
     from megaphone.engine.local import LocalEngine
     from megaphone.engine.spark.control import Control, Status
-    from megaphone.engine.spark.operators import binary, state_machine, unary
+    from megaphone.engine.spark.operators import Bits, binary, state_machine, unary
     from megaphone.engine.spark.session import tuned
     from megaphone.errors import FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
 
@@ -35,13 +35,14 @@ _HOMES = {
     "dataflow.records": ("Records",),
     "engine.local": ("LocalEngine",),
     "engine.spark.control": ("Control", "Status"),
-    "engine.spark.operators": ("binary", "state_machine", "unary"),
+    "engine.spark.operators": ("Bits", "binary", "state_machine", "unary"),
     "engine.spark.session": ("tuned",),
     "errors": ("FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"),
 }
 
 __all__ = [
     "Assignment",
+    "Bits",
     "Control",
     "FoldError",
     "LocalEngine",

@@ -21,7 +21,11 @@ Owners = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One bin goes from one worker to another."""
+    """One bin goes from one worker to another.
+
+    >>> print(Move(BinId(3), source=WorkerId(0), target=WorkerId(1)))
+    3:0>1
+    """
 
     bin: BinId
     source: WorkerId

@@ -162,6 +162,9 @@ class Controller:
         yield from migration.plan.steps[migration.issued :]
 
     def _finish(self, phase: Phase) -> None:
+        if phase == "cancelled":
+            # Whoever cancels a migration does not want to wait for its gap either.
+            self._resume_at = None
         self._queue.popleft().end(phase)
 
     def _stoppable(self) -> Migration:

@@ -87,7 +87,7 @@ class Epochs:
 
     def __init__(self, initial: Assignment, workers: int, operators: Mapping[str, tuple[Clock, int]]) -> None:
         """Begin before epoch 0, with every operator's clock and number of inputs."""
-        _check_clocks({name: clock for name, (clock, _) in operators.items()})
+        check_clocks({name: clock for name, (clock, _) in operators.items()})
         self.workers = workers
         self.configuration = Configuration(initial)
         self.controller = Controller(initial)
@@ -208,7 +208,7 @@ class Epochs:
         return {worker for plan in plans for move in plan.moves for worker in (move.source, move.target)}
 
 
-def _check_clocks(clocks: Mapping[str, Clock]) -> None:
+def check_clocks(clocks: Mapping[str, Clock]) -> None:
     """A reconfiguration has one time, which must mean the same to all that share it."""
     if len(set(clocks.values())) > 1:
         told = ", ".join(f"{name} by {clock}" for name, clock in sorted(clocks.items()))

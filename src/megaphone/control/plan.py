@@ -20,7 +20,11 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that happen together: at `time`, or as soon as the step before has completed."""
+    """Moves that happen together: at `time`, or as soon as the step before has completed.
+
+    >>> print(Step((Move(BinId(3), WorkerId(0), WorkerId(1)),), time=Time(40)))
+    at 40: 3:0>1
+    """
 
     moves: tuple[Move, ...]
     time: Time | None = None

@@ -14,8 +14,8 @@ from megaphone.bins import WorkerId
 from megaphone.dataflow.records import Records
 from megaphone.progress import BEGIN, Time
 
-BIN, TIME = "_bin", "_time"
-"""Columns beside the user's own inside a payload; an input may not use these names."""
+BIN, HASH, TIME = "_bin", "_hash", "_time"
+"""Columns beside the user's own, hash and time before F, bin and time behind it; an input may not use these names."""
 
 FRONTIER = 1 << 16
 """Kinds below are data of that input; FRONTIER + input is the largest time that one F saw on that input."""

@@ -27,7 +27,12 @@ Bounds = npt.NDArray[np.int64]
 
 
 class States(dict[BinId, Any]):
-    """The state of each bin that has one; asking for another makes a new one."""
+    """The state of each bin that has one; asking for another makes a new one.
+
+    >>> states = States(list)
+    >>> states[BinId(3)].append("a"); states
+    {3: ['a']}
+    """
 
     def __init__(self, new_state: Callable[[], Any]) -> None:
         """Start with no bin; `new_state` makes the state of a blank one."""
@@ -86,6 +91,7 @@ class KeyFold(_Base):
 
     keys: tuple[str, ...]
     fold: Callable[[Any, Any, Any], tuple[Any, Iterable[Any]]]
+    first: Callable[[], Any] | None = None
 
     def new_state(self) -> dict[Any, Any]:
         """No key has a state yet."""
@@ -109,7 +115,10 @@ class KeyFold(_Base):
         return self._applied(outputs, (), worker)
 
     def _step(self, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
-        state, out = self.fold(key, value, entries.get(key))
+        before = entries.get(key)
+        if before is None and self.first is not None:
+            before = self.first()
+        state, out = self.fold(key, value, before)
         if state is None:
             entries.pop(key, None)
         else:
@@ -274,7 +283,22 @@ class VectorNotificator:
 
 
 def vectorised(fold: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a fold as vectorised: `fold(records, states, notificator)`, sorted Arrow rows of many bins at once."""
+    """Mark a fold as vectorised: `fold(records, states, notificator)`, sorted Arrow rows of many bins at once.
+
+    >>> @vectorised
+    ... def total(records, states, notificator):
+    ...     totals = []
+    ...     for bin, start, stop in records.spans():
+    ...         states[bin] += records.column("n")[start:stop].sum()
+    ...         totals.append(states[bin])
+    ...     return {"total": totals}
+    >>> from megaphone.dataflow.operators import Input, bin_operator
+    >>> from megaphone.engine.local import LocalEngine
+    >>> numbers = Input(pa.schema([("n", pa.int64())]), keys=("n",))
+    >>> engine = LocalEngine(bin_operator("total", [numbers], total, pa.schema([("total", pa.int64())]), int), 2, 4)
+    >>> engine.epoch([(5,), (5,)]), engine.epoch([(5,)])
+    ([Row(total=10)], [Row(total=15)])
+    """
     fold.__megaphone_vectorised__ = True  # type: ignore[attr-defined]
     return fold
 

@@ -57,9 +57,9 @@ def _hash_values(column: pa.Array, seeds: Hashes) -> Hashes:
     if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind):
         return _hash_int(_integers(column, pa.int32()).view(np.uint32), seeds)
     if pa.types.is_float64(kind):
-        return _hash_long(_positive_zero(column).view(np.uint64), seeds)
+        return _hash_long(_one_zero_one_nan(column).view(np.uint64), seeds)
     if pa.types.is_float32(kind):
-        return _hash_int(_positive_zero(column).view(np.uint32), seeds)
+        return _hash_int(_one_zero_one_nan(column).view(np.uint32), seeds)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
         return _hash_bytes(column, seeds)
     raise PlanError(f"a key of type {kind} cannot be hashed here; choose integers, strings, binary, dates or booleans")
@@ -70,9 +70,11 @@ def _integers(column: pa.Array, kind: pa.DataType) -> npt.NDArray[np.signedinteg
     return np.ascontiguousarray(values)
 
 
-def _positive_zero(column: pa.Array) -> npt.NDArray[np.floating]:
+def _one_zero_one_nan(column: pa.Array) -> npt.NDArray[np.floating]:
+    """Numbers with several patterns of bits in the one that Spark hashes."""
     values: npt.NDArray[np.floating] = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(np.where(values == 0, values.dtype.type(0), values))
+    values = np.where(values == 0, values.dtype.type(0), values)
+    return np.where(np.isnan(values), values.dtype.type(np.nan), values)
 
 
 def _hash_bytes(column: pa.Array, seeds: Hashes) -> Hashes:

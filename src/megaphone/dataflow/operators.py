@@ -9,11 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from megaphone.dataflow.exchange import BIN, TIME
+from megaphone.dataflow.exchange import BIN, HASH, TIME
 from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_vectorised
 from megaphone.dataflow.records import Times
 from megaphone.errors import PlanError
 from megaphone.progress import END
+
+State = Callable[[], Any] | None
+"""How the first state of a key or bin is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Input:
                 raise PlanError(f"no key column '{name}'; the input has {', '.join(self.schema.names)}")
         if self.time is not None and self.time not in self.schema.names:
             raise PlanError(f"no time column '{self.time}'; the input has {', '.join(self.schema.names)}")
-        for name in (BIN, TIME):
+        for name in (BIN, HASH, TIME):
             if name in self.schema.names:
                 raise PlanError(f"the input has a column '{name}', a name that Megaphone uses itself; rename it")
         if self.lateness < 0:
@@ -73,11 +76,13 @@ class OperatorSpec:
         return self.inputs[0].time is None
 
 
-def key_operator(name: str, input: Input, fold: Callable[..., Any], output: pa.Schema, state: Any) -> OperatorSpec:
+def key_operator(
+    name: str, input: Input, fold: Callable[..., Any], output: pa.Schema, state: State = None
+) -> OperatorSpec:
     """A state machine: `fold(key, val, state)`, or vectorised."""
     if is_vectorised(fold):
-        return bin_operator(name, (input,), fold, output, state)
-    return OperatorSpec(name, (input,), KeyFold(name, (input.schema,), output, input.keys, fold))
+        return bin_operator(name, (input,), fold, output, state or dict)
+    return OperatorSpec(name, (input,), KeyFold(name, (input.schema,), output, input.keys, fold, state))
 
 
 def bin_operator(

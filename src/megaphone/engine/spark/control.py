@@ -4,14 +4,18 @@ What the user holds. Everything it accepts is checked first; what it refuses cha
 Neighbours: operators.py ties operators to it, run.py carries its orders out.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment
@@ -24,6 +28,8 @@ from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
 from megaphone.progress import Time
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,15 @@ class Control:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
         self.spark = spark
         self.bins = Bins.of_count(bins).count
-        self.slots = slots or spark.sparkContext.defaultParallelism
-        self.name = name or f"c{uuid.uuid4().hex[:8]}"
+        self.slots = spark.sparkContext.defaultParallelism if slots is None else slots
+        if self.slots < 1:
+            raise PlanError(f"{slots} slots asked for; choose 1 or more")
+        self.name = check_name(name or f"c{uuid.uuid4().hex[:8]}", "control")
         self._workers = workers
-        self._initial = Assignment.round_robin(bins, workers) if assignment is None else Assignment(assignment)
-        _check_assignment(self._initial, bins, workers)
+        self._query: str | None = None
+        self._initial = (
+            Assignment.round_robin(bins, workers) if assignment is None else _initial(assignment, bins, workers)
+        )
         self.specs: dict[str, PickledSpec] = {}
         self.coordinator = Coordinator.of(spark)
         self.coordinator.definitions[self.name] = ControlDefinition(
@@ -103,7 +113,7 @@ class Control:
         at: int | None = None,
     ) -> Plan:
         """The plan that would bring the bins to `target`: a dry run."""
-        return self._plan(self._run(), target, strategy, batch, gap, at)
+        return self._plan(self._run(), target, strategy, batch=batch, gap=gap, at=at)
 
     def migrate(
         self,
@@ -117,7 +127,9 @@ class Control:
         """Move bins: by a plan, to a whole assignment, or some bins to the workers given for them."""
         run = self._run()
         with run.lock:
-            plan = target if isinstance(target, Plan) else self._plan(run, target, strategy, batch, gap, at)
+            plan = target
+            if not isinstance(plan, Plan):
+                plan = self._plan(run, target, strategy, batch=batch, gap=gap, at=at)
             return run.epochs.submit(plan)
 
     def update(self, owners: Mapping[int, int] | Iterable[int], at: int | None = None) -> Migration:
@@ -125,8 +137,7 @@ class Control:
         run = self._run()
         with run.lock:
             current = run.epochs.controller.expected
-            pairs = owners.items() if isinstance(owners, Mapping) else enumerate(_whole(owners, self.bins))
-            step = step_to(current, pairs, None if at is None else Time(at))
+            step = step_to(current, _pairs(owners, self.bins), None if at is None else Time(at))
             return run.epochs.submit(Plan(self.bins, (step,) if step.moves else ()))
 
     def rescale(self, workers: int, strategy: str = "batched", **options: Any) -> Migration:
@@ -135,8 +146,15 @@ class Control:
         if workers < 1:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
         with run.lock:
-            run.epochs.workers = max(workers, run.epochs.workers)
-        self._await_workers(run, workers)
+            # Refused, if at all, before a process is started for it.
+            goal = targets.balanced(run.epochs.controller.expected, workers)
+            self._plan(run, goal, strategy, workers=workers, **options)
+            before, run.epochs.workers = run.epochs.workers, max(workers, run.epochs.workers)
+        try:
+            self._await_workers(run, workers)
+        except PlanError:
+            run.epochs.workers = before
+            raise
         with run.lock:
             target = targets.balanced(run.epochs.controller.expected, workers)
             migration = self.migrate(target, strategy, **options)
@@ -183,26 +201,40 @@ class Control:
         return Watch(Path(directory), self.migrate)
 
     def _plan(
-        self, run: Run, target: Any, strategy: str, batch: int | None, gap: int, at: int | None
+        self,
+        run: Run,
+        target: Any,
+        strategy: str,
+        *,
+        batch: int | None = None,
+        gap: int = 0,
+        at: int | None = None,
+        workers: int = 0,
     ) -> Plan:
+        workers = max(workers, run.epochs.workers)
         current = run.epochs.controller.expected
-        if isinstance(target, Mapping):
-            current.after(())
-            steps = step_to(current, target.items())
-            goal = current.after((move.bin, move.target) for move in steps.moves)
-        else:
-            goal = target if isinstance(target, Assignment) else Assignment(_whole(target, self.bins))
+        goal = target if isinstance(target, Assignment) else _goal(current, target, workers)
         options = {} if batch is None else {"batch": batch}
         plan = make_plan(current, goal, strategy, gap=gap, at=None if at is None else Time(at), **options)
-        plan.check(current, run.epochs.workers)
+        plan.check(current, workers)
         return plan
 
+    def of(self, query: StreamingQuery) -> "Control":
+        """This control for one query, where several run on it."""
+        narrowed = copy(self)
+        narrowed._query = str(query.id)
+        return narrowed
+
     def _runs(self) -> list[Run]:
-        return self.coordinator.runs_of(self.name)
+        runs = self.coordinator.runs_of(self.name)
+        return [run for run in runs if self._query in (None, run.key.query)]
 
     def _run(self, timeout: float = 30.0) -> Run:
         """The run that verbs act on; a query that was just started is waited for."""
-        return _until(lambda: next(iter(self._runs()), None), timeout, self._no_query)
+        runs = _until(lambda: self._runs() or None, timeout if self.spark.streams.active else 0.0, self._no_query)
+        if len(runs) > 1:
+            raise PlanError(f"{len(runs)} queries run on control {self.name}; say which one: control.of(query)")
+        return runs[0]
 
     def _no_query(self) -> Exception:
         return PlanError(f"no query is running on control {self.name}; start one first")
@@ -216,7 +248,14 @@ class Control:
         )
 
 
-def _until(look: Callable[[], Any], timeout: float, otherwise: Callable[[], Exception]) -> Any:
+def check_name(name: str, of: str) -> str:
+    """A name that can be read back from the marks it leaves in Spark's plan."""
+    if not re.fullmatch(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*", name):
+        raise PlanError(f"{of} name '{name}'; choose letters, digits and single underscores between them")
+    return name
+
+
+def _until(look: Callable[[], T | None], timeout: float, otherwise: Callable[[], Exception]) -> T:
     deadline = time.monotonic() + timeout
     while (found := look()) is None:
         if time.monotonic() > deadline:
@@ -225,18 +264,27 @@ def _until(look: Callable[[], Any], timeout: float, otherwise: Callable[[], Exce
     return found
 
 
-def _whole(owners: Iterable[int], bins: int) -> list[int]:
-    table = list(owners)
-    if len(table) != bins:
-        raise PlanError(f"a map of {len(table)} owners for {bins} bins; give one owner for each bin")
-    return table
+def _goal(current: Assignment, target: Mapping[int, int] | Iterable[int], workers: int) -> Assignment:
+    step = step_to(current, _pairs(target, len(current)))
+    return Plan(len(current), (step,)).check(current, workers)
 
 
-def _check_assignment(assignment: Assignment, bins: int, workers: int) -> None:
-    _whole(assignment.owners.tolist(), bins)
-    for bin, worker in enumerate(assignment.owners.tolist()):
+def _pairs(owners: Mapping[int, int] | Iterable[int], bins: int) -> list[tuple[int, int]]:
+    pairs = list(owners.items() if isinstance(owners, Mapping) else enumerate(owners))
+    if not isinstance(owners, Mapping) and len(pairs) != bins:
+        raise PlanError(f"a map of {len(pairs)} owners for {bins} bins; give one owner for each bin")
+    for bin, worker in pairs:
+        if not (isinstance(bin, Integral) and isinstance(worker, Integral)):
+            raise PlanError(f"bin {bin!r} on worker {worker!r}; give both as integers")
+    return [(int(bin), int(worker)) for bin, worker in pairs]
+
+
+def _initial(owners: Iterable[int], bins: int, workers: int) -> Assignment:
+    pairs = _pairs(owners, bins)
+    for bin, worker in pairs:
         if not 0 <= worker < workers:
             raise PlanError(f"bin {bin} on worker {worker}, but there are {workers} workers; choose 0 to {workers - 1}")
+    return Assignment(worker for _, worker in pairs)
 
 
 def _status(run: Run) -> Status:

@@ -36,6 +36,7 @@ from megaphone.engine.spark.messages import (
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.run import PickledSpec, Run
+from megaphone.engine.spark.task import marks
 from megaphone.errors import PlanError
 
 LOOK_EVERY_S = 0.3
@@ -74,7 +75,6 @@ class Coordinator(Service):
         self.secret = secrets.token_hex(32)
         self.definitions: dict[str, ControlDefinition] = {}
         self.runs: dict[Key, Run] = {}
-        self.bounded: set[str] = set()
         self._spark = spark
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -127,13 +127,21 @@ class Coordinator(Service):
                     key,
                     definition.initial(),
                     definition.workers(),
-                    definition.specs,
+                    self._operators_of(key, definition),
                     self._caller,
                     self._executors,
                     lambda epoch: self._only_control_advanced(key.query, epoch),
                 )
-                self.runs[key].bounded = key.control in self.bounded
+                self.runs[key].bounded = self._is_bounded(key.query)
             return self.runs[key]
+
+    def _operators_of(self, key: Key, definition: ControlDefinition) -> Mapping[str, PickledSpec]:
+        """The operators of a control that a query has; one that it has not would never come along in a migration."""
+        query = self._spark.streams.get(key.query)
+        if query is None:
+            return definition.specs
+        there = marks(query._jsq.streamingQuery().logicalPlan().toString())
+        return {name: spec for name, spec in definition.specs.items() if (key.control, name) in there}
 
     def _frontier(self, question: FrontierQuestion) -> int:
         key = question.key
@@ -151,11 +159,7 @@ class Coordinator(Service):
         return lambda: run.placement.gone(join)
 
     def _bell(self, bell: Bell) -> bool:
-        if bell.bounded:
-            self.bounded.add(bell.control)
-        else:
-            self.bounded.discard(bell.control)
-        rings = [run.bell() for run in self.runs_of(bell.control)]
+        rings = [run.bell() for run in self.runs_of(bell.control) if run.bounded == bell.bounded]
         # A bounded run has not begun yet: its first epoch, too, must be followed by one that closes the inputs.
         return any(rings) if rings else bell.bounded
 
@@ -183,6 +187,11 @@ class Coordinator(Service):
             return max(1, int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1)
         return 1
 
+    def _is_bounded(self, query: str) -> bool:
+        """Does a query end by itself when its sources have no more?"""
+        found = self._spark.streams.get(query)
+        return found is not None and "AvailableNow" in found._jsq.streamingQuery().trigger().toString()
+
     def _only_control_advanced(self, query: str, epoch: int) -> bool:
         """Did no source but ours get further with this epoch?"""
         if epoch == 0:
@@ -200,6 +209,6 @@ def _without_control(offsets: str) -> str:
 
 def _public_host(spark: SparkSession) -> str | None:
     """The driver's address as its executors know it; none if all of Spark is on this machine."""
-    if spark.sparkContext.master.startswith("local"):
+    if str(spark.sparkContext.master).startswith("local"):
         return None
     return str(spark.sparkContext.getConf().get("spark.driver.host"))

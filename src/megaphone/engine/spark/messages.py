@@ -60,11 +60,9 @@ class PlanAnswer:
     @classmethod
     def of(cls, plan: EpochPlan, known: int, addresses: dict[int, Address], spawn: list[int]) -> "PlanAnswer":
         """Answer with a plan."""
-        entries = [] if known == plan.version else [(time, a.owners.tobytes()) for time, a in plan.configuration]
+        entries = [] if known == plan.version else [(int(time), a.owners.tobytes()) for time, a in plan.configuration]
         workers = [int(worker) for worker in plan.workers]
-        return cls(
-            plan.epoch, plan.version, entries, workers, dict(plan.operators), plan.closing, addresses, spawn
-        )
+        return cls(plan.epoch, plan.version, entries, workers, dict(plan.operators), plan.closing, addresses, spawn)
 
     def read_configuration(self) -> Configuration:
         """The configuration that came with this answer."""
@@ -119,6 +117,8 @@ class WorkerConfig:
     coordinator: Address
     lease: Address
     secret: str
+    unix: bool
+    """Whether to use Unix sockets where they are there."""
     executor_pid: int | None
 
 
@@ -176,6 +176,8 @@ class Orders:
 
     operator: str
     epoch: int
+    frontier: int
+    """Input frontier before the epoch: what is earlier is late, to a worker that is new as to the others."""
     arrivals: list[Arrival]
     departures: list[int]
     holds: list[tuple[int, int]]
@@ -196,15 +198,26 @@ class PullRequest:
     operator: str
     epoch: int
     bins: list[int]
+    machine: str
+    """Where the asker is; empty if it wants no loan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """Memory of another process on this machine: whose, which file of its, and where in it each buffer is."""
+
+    pid: int
+    file: int
+    places: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ParcelHead:
-    """A bin on the way: its pickle head, and the sizes of the buffers that follow in chunks."""
+    """A bin on the way: the sizes of its parts, which follow in chunks, or a loan of them."""
 
     bin: int
-    head: bytes
     sizes: list[int]
+    loan: Loan | None
 
 
 T = TypeVar("T")

@@ -4,26 +4,41 @@ Each becomes F, a shuffle and S in the user's own static plan: any source before
 sink after it.  Neighbours: task.py is what runs.  Paper: the operator interfaces.
 """
 
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from pyspark import cloudpickle
+import cloudpickle
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, TimestampType
 
-from megaphone.dataflow.exchange import DDL
+from megaphone.control.epochs import check_clocks
+from megaphone.dataflow.exchange import DDL, HASH, TIME
 from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
-from megaphone.engine.spark.control import Control
+from megaphone.engine.spark.control import Control, check_name
+from megaphone.engine.spark.coordinator import Coordinator
 from megaphone.engine.spark.run import PickledSpec
 from megaphone.engine.spark.source import FORMAT, ControlSource
-from megaphone.engine.spark.task import HASH, TIME, Binding, hoster, router
+from megaphone.engine.spark.task import Binding, hoster, marks, router
 from megaphone.errors import PlanError
 
-Exchange = str | Sequence[str] | Column
-"""What a record's bin comes from: key columns, hashed by Spark's xxhash64, or a 64-bit integer expression."""
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """An exchange value of the user's own making: a record's bin is the top bits of this 64-bit integer."""
+
+    column: Column
+
+
+Exchange = str | Sequence[str] | Column | Bits
+"""What a record's bin comes from: key columns or an expression, hashed by Spark's xxhash64, or bits as they are."""
+
+Lateness = int | timedelta
+"""In the unit of the time column; for a timestamp, microseconds or a timedelta."""
 
 
 def state_machine(
@@ -34,22 +49,26 @@ def state_machine(
     output: str | StructType,
     *,
     key: str | Sequence[str] | None = None,
-    state: Callable[[], Any] = dict,
+    state: Callable[[], Any] | None = None,
     time: str | None = None,
-    lateness: int = 0,
+    lateness: Lateness = 0,
     name: str | None = None,
 ) -> DataFrame:
     """Keep a state per key: `fold(key, val, state) -> (state, outputs)`.
 
-    `val` is the one other column, or a row of them. A key's first state is None; returning None removes it. With
-    `vectorised`, fold is `fold(records, states, notificator)` as for `unary`. `key` names the key columns when the
-    exchange is an expression.
+    `val` is the one other column, or a row of them. A key's first state is what `state()` makes, else None; returning
+    None removes it. With `vectorised`, fold is `fold(records, states, notificator)` as for `unary`. `key` names the key
+    columns when the exchange is an expression.
     """
     names = _names(exchange) if key is None else _names(key)
     if not names:
         raise PlanError("a state machine keyed by an expression needs key=, the columns that are the key")
     spec = key_operator(
-        _name(control, name), _input(input, names, time, lateness), fold, to_arrow_schema(_struct(output)), state
+        _name(control, name),
+        _input(control, input, names, time, lateness),
+        fold,
+        _schema(control, _struct(output)),
+        state,
     )
     return _build(control, spec, _struct(output), [input], [exchange])
 
@@ -63,7 +82,7 @@ def unary(
     *,
     state: Callable[[], Any] = dict,
     time: str | None = None,
-    lateness: int = 0,
+    lateness: Lateness = 0,
     name: str | None = None,
 ) -> DataFrame:
     """Keep a state per bin: `fold(time, data, state, notificator) -> outputs`, for each time in order.
@@ -71,8 +90,8 @@ def unary(
     `data` is the list of rows at that time, `state` what `state()` made for the bin, to be changed in place, and
     `notificator.notify_at(time, row)` presents a row again in the future.
     """
-    one = _input(input, _names(exchange), time, lateness)
-    spec = bin_operator(_name(control, name), [one], fold, to_arrow_schema(_struct(output)), state)
+    one = _input(control, input, _names(exchange), time, lateness)
+    spec = bin_operator(_name(control, name), [one], fold, _schema(control, _struct(output)), state)
     return _build(control, spec, _struct(output), [input], [exchange])
 
 
@@ -87,7 +106,7 @@ def binary(
     *,
     state: Callable[[], Any] = dict,
     time: str | tuple[str, str] | None = None,
-    lateness: int | tuple[int, int] = 0,
+    lateness: Lateness | tuple[Lateness, Lateness] = 0,
     name: str | None = None,
 ) -> DataFrame:
     """Two inputs, one state per bin: `fold(time, data1, data2, state, notificator1, notificator2) -> outputs`.
@@ -97,10 +116,10 @@ def binary(
     times = time if isinstance(time, tuple) else (time, time)
     late = lateness if isinstance(lateness, tuple) else (lateness, lateness)
     inputs = [
-        _input(frame, _names(exchange), at, by)
+        _input(control, frame, _names(exchange), at, by)
         for frame, exchange, at, by in zip((input1, input2), (exchange1, exchange2), times, late, strict=True)
     ]
-    spec = bin_operator(_name(control, name), inputs, fold, to_arrow_schema(_struct(output)), state)
+    spec = bin_operator(_name(control, name), inputs, fold, _schema(control, _struct(output)), state)
     return _build(control, spec, _struct(output), [input1, input2], [exchange1, exchange2])
 
 
@@ -108,6 +127,7 @@ def _build(
     control: Control, spec: OperatorSpec, output: StructType, frames: list[DataFrame], exchanges: list[Exchange]
 ) -> DataFrame:
     """F on each input, the exchange, S."""
+    _check_clock(control, spec, frames)
     control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs))
     binding = _binding(control, spec, frames)
     routed: DataFrame | None = None
@@ -131,20 +151,26 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
         control.bins,
         control.slots,
         spec,
-        _upstream(frames),
+        any(frame.isStreaming for frame in frames),
+        tuple(_upstream(coordinator, spec.by_epoch, frame) for frame in frames),
     )
 
 
 def _hashed(frame: DataFrame, input: Input, exchange: Exchange) -> DataFrame:
     """The user's columns, the 64-bit value the bin comes from, and the time if it is in a column."""
-    value = exchange if isinstance(exchange, Column) else sf.xxhash64(*_names(exchange))
     columns = [sf.col(f"`{name}`") for name in input.schema.names]
-    extra = [value.cast("long").alias(HASH)]
+    extra = [_value(exchange).cast("long").alias(HASH)]
     if input.time is not None:
         kind = frame.schema[input.time].dataType
         time = sf.col(f"`{input.time}`")
         extra.append((time if isinstance(kind, LongType) else _micros(time, kind)).cast("long").alias(TIME))
     return frame.select(*columns, *extra)
+
+
+def _value(exchange: Exchange) -> Column:
+    if isinstance(exchange, Bits):
+        return exchange.column
+    return sf.xxhash64(exchange) if isinstance(exchange, Column) else sf.xxhash64(*_names(exchange))
 
 
 def _micros(time: Column, kind: DataType) -> Column:
@@ -164,35 +190,51 @@ def _control_stream(control: Control) -> DataFrame:
     return control.spark.readStream.format(FORMAT).options(**options).load()
 
 
-def _upstream(frames: list[DataFrame]) -> tuple[tuple[str, str], ...]:
-    """The operators of ours that lie before these frames, found by the marks they leave in Spark's plan."""
-    plans = " ".join(str(frame._jdf.queryExecution().logical()) for frame in frames)
-    marks = re.findall(r"megaphone_S__(\w+?)__(\w+)\(", plans)
-    return tuple(sorted(set(marks)))
+def _upstream(coordinator: Coordinator, by_epoch: bool, frame: DataFrame) -> tuple[tuple[str, str], ...]:
+    """The operators of ours with a clock that lie before a frame, found by the marks they leave in Spark's plan."""
+    specs = {(name, operator): coordinator.definitions[name].specs[operator] for name, operator in _before(frame)}
+    return tuple(sorted(mark for mark, spec in specs.items() if spec.by_epoch == by_epoch))
 
 
-def _input(frame: DataFrame, keys: tuple[str, ...], time: str | None, lateness: int) -> Input:
+def _before(frame: DataFrame) -> set[tuple[str, str]]:
+    return marks(str(frame._jdf.queryExecution().logical()))
+
+
+def _check_clock(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> None:
+    before = {operator for frame in frames for name, operator in _before(frame) if name == control.name}
+    by_epoch = {spec.name: spec.by_epoch, **{name: control.specs[name].by_epoch for name in before}}
+    check_clocks({name: "epoch" if epoch else "column" for name, epoch in by_epoch.items()})
+
+
+def _input(control: Control, frame: DataFrame, keys: tuple[str, ...], time: str | None, lateness: Lateness) -> Input:
     if time is not None and time in frame.columns:
         kind = frame.schema[time].dataType
         if not isinstance(kind, (LongType, TimestampType, TimestampNTZType)):
             raise PlanError(f"time column '{time}' is of type {kind.simpleString()}; choose long or timestamp")
-    return Input(to_arrow_schema(frame.schema), keys, time, lateness)
+    late = lateness // timedelta(microseconds=1) if isinstance(lateness, timedelta) else lateness
+    return Input(_schema(control, frame.schema), keys, time, late)
 
 
 def _names(exchange: Exchange) -> tuple[str, ...]:
-    if isinstance(exchange, Column):
+    if isinstance(exchange, (Column, Bits)):
         return ()
     return (exchange,) if isinstance(exchange, str) else tuple(exchange)
 
 
 def _struct(output: str | StructType) -> StructType:
-    return output if isinstance(output, StructType) else StructType.fromDDL(output)
+    struct = output if isinstance(output, StructType) else StructType.fromDDL(output)
+    if not isinstance(struct, StructType):
+        raise PlanError(f"output {output!r} is not a list of columns; write 'word string, n long'")
+    return struct
+
+
+def _schema(control: Control, struct: StructType) -> pa.Schema:
+    """Columns as Spark hands them to Python: timestamps in the session's time zone."""
+    return to_arrow_schema(struct, timezone=control.spark.conf.get("spark.sql.session.timeZone"))
 
 
 def _name(control: Control, name: str | None) -> str:
-    name = name or f"op{len(control.specs)}"
-    if not re.fullmatch(r"[A-Za-z0-9_]+", name) or "__" in name:
-        raise PlanError(f"operator name '{name}'; choose letters, digits and single underscores")
+    name = check_name(name or f"op{len(control.specs)}", "operator")
     if name in control.specs:
         raise PlanError(f"control {control.name} has an operator named '{name}' already; choose another name")
     return name

@@ -21,4 +21,5 @@ def orders_for(
             incoming[move.source].append(move.bin)
     arrivals = [Arrival(source, address_of(source), bins) for source, bins in incoming.items()]
     departures = [int(move.bin) for move in plan.moves if move.source == worker]
-    return Orders(operator, epoch, arrivals, departures, [(int(bin), int(time)) for bin, time in plan.holds])
+    holds = [(int(bin), int(time)) for bin, time in plan.holds]
+    return Orders(operator, epoch, plan.frontier, arrivals, departures, holds)

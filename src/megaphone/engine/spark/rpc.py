@@ -8,7 +8,7 @@ import hmac
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -124,8 +124,20 @@ def _guarded(handler: Callable[..., T], *arguments: Any) -> T:
     try:
         return handler(*arguments)
     except MegaphoneError as error:
-        kind = {"kind": type(error).__name__, "message": str(error)}
-        raise flight.FlightServerError(str(error).splitlines()[0], extra_info=json.dumps(kind).encode()) from error
+        raise _with_kind(error) from error
+
+
+def guarded_stream(stream: Iterator[T]) -> Iterator[T]:
+    """A stream that sends one of our own errors on with its kind: it runs after the call that made it."""
+    try:
+        yield from stream
+    except MegaphoneError as error:
+        raise _with_kind(error) from error
+
+
+def _with_kind(error: MegaphoneError) -> flight.FlightServerError:
+    kind = {"kind": type(error).__name__, "message": str(error)}
+    return flight.FlightServerError(str(error).splitlines()[0], extra_info=json.dumps(kind).encode())
 
 
 def raise_own(error: flight.FlightError) -> NoReturn:

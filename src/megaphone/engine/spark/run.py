@@ -112,7 +112,10 @@ class Run:
             begin = self.epochs.epoch <= 0
             owned = self._initial.bins_of(worker) if begin else np.empty(0, np.int64)
             return SpecAnswer(
-                self.specs[operator].pickled, len(self._initial), owned.tobytes(), -1 if begin else self.epochs.epoch - 1
+                self.specs[operator].pickled,
+                len(self._initial),
+                owned.tobytes(),
+                -1 if begin else self.epochs.epoch - 1,
             )
 
     def bell(self) -> bool:
@@ -120,20 +123,26 @@ class Run:
         with self.lock:
             self._polls += 1
             if self.bounded:
-                return not self._closed_inputs
+                return not self._closed_inputs or self.epochs.wants_epoch
             missing = set(range(self.epochs.workers)) - set(self.placement.residents)
-            return self._polls > 1 and self.epochs.epoch >= 0 and (self.epochs.wants_epoch or bool(missing))
+            wanted = self.epochs.wants_epoch or bool(missing) or self._is_shrunk
+            return self._polls > 1 and self.epochs.epoch >= 0 and wanted
 
     def shrink_to(self, workers: int, migration: Migration) -> None:
         """When a migration has emptied the workers from `workers` on, let them go."""
         self._shrink = (workers, migration)
 
+    @property
+    def _is_shrunk(self) -> bool:
+        return self._shrink is not None and self._shrink[1].ended_s is not None
+
     def _dismiss_surplus(self) -> None:
-        if self._shrink is None or self._shrink[1].ended_s is None:
+        if self._shrink is None or not self._is_shrunk:
             return
         workers, migration = self._shrink
         self._shrink = None
-        if migration.phase == "done":
+        # Another migration may have been asked for since, to the workers that were to go.
+        if migration.phase == "done" and self.epochs.controller.expected.owners.max() < workers:
             surplus = range(workers, self.epochs.workers)
             self.epochs.workers = workers
             for worker in surplus:

@@ -5,7 +5,9 @@ is one more after the data, in which the inputs are closed.
 Neighbours: coordinator.py says when to ring; operators.py unions it in behind F.
 """
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -39,7 +41,7 @@ class ControlSource(DataSource):
 class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Rings by moving its offset."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         """Remember where to ask."""
         self._address = Address(options["unix"], options.get("tcp"))
         self._secret = options["secret"]
@@ -57,6 +59,7 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """One further if an epoch is wanted."""
+        leave_quietly()
         self._caller = self._caller or Caller(self._secret)
         bell = Bell(self._control, self._bounded)
         wanted = self._caller.call(self._address, "bell", bell, bool)
@@ -69,3 +72,16 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """No rows."""
         yield from ()
+
+
+def leave_quietly() -> None:
+    """Let this process, which belongs to one source of one query, end without a traceback when the query stops.
+
+    Spark hangs up on it, and it then fails twice over to tell Spark so.
+    """
+    sys.excepthook = _unless_hung_up
+
+
+def _unless_hung_up(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, (BrokenPipeError, EOFError)):
+        sys.__excepthook__(kind, error, trace)

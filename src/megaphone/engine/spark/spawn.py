@@ -15,9 +15,9 @@ import psutil
 from megaphone.engine.spark.messages import Address, Key, WorkerConfig, dump
 
 
-def spawn(coordinator: Address, lease: Address, secret: str, key: Key, worker: int) -> None:
+def spawn(coordinator: Address, lease: Address, secret: str, unix: bool, key: Key, worker: int) -> None:
     """Start a worker; it reports to the coordinator by itself."""
-    config = WorkerConfig(key, worker, coordinator, lease, secret, executor_pid())
+    config = WorkerConfig(key, worker, coordinator, lease, secret, unix, executor_pid())
     # Through a shell that ends at once: the worker is then nobody's child, and the task's process need not reap it.
     # The secret goes by standard input, where no process list shows it.
     script = 'exec 3<&0; "$@" <&3 3<&- >&2 &'

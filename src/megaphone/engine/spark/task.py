@@ -5,10 +5,13 @@ from then on follows it. On a batch DataFrame there is no query: then S hosts th
 From: operators.py.  To: worker.py.
 """
 
+import gc
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,11 +44,8 @@ from megaphone.engine.spark.messages import (
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.rpc import Caller, raise_own
 from megaphone.engine.spark.spawn import executor_id, spawn
-from megaphone.errors import PlanError, WorkerLost
-from megaphone.progress import BEGIN, CLOSED, Frontier, Time
-
-HASH, TIME = "_hash", "_time"
-"""Columns that Spark computes for F beside the user's own."""
+from megaphone.errors import FoldError, PlanError, WorkerLost
+from megaphone.progress import BEGIN, CLOSED, END, Frontier, Time
 
 GATHER_BYTES = 1 << 20
 """F works on about this much at once: Spark's batches of 10,000 rows are too small to be worth a round of NumPy."""
@@ -65,8 +65,9 @@ class Binding:
     bins: int
     slots: int
     spec: OperatorSpec
-    upstream: tuple[tuple[str, str], ...]
-    """Control and name of the operators whose output this one reads."""
+    streaming: bool
+    upstream: tuple[tuple[tuple[str, str], ...], ...]
+    """For each input, control and name of the operators that tell time as this one does and that it reads from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,11 @@ def _current(binding: Binding) -> Epoch | None:
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
     if query is None:
+        if binding.streaming:
+            raise PlanError(
+                f"operator {binding.spec.name} of a streaming query runs in a job that does not know its query; "
+                "in foreachBatch, start threads with pyspark.InheritableThread"
+            )
         return None
     key = Key(query, context.getLocalProperty("spark.jobGroup.id") or "", binding.control)
     number = int(context.getLocalProperty("streaming.sql.batchId") or 0)
@@ -105,7 +111,7 @@ def _ask(binding: Binding, key: Key, number: int, known: Epoch | None) -> Epoch:
     question = PlanQuestion(key, number, known.answer.version if known else -1, executor_id())
     answer = _caller(binding).call(binding.coordinator, "plan", question, PlanAnswer)
     for worker in answer.spawn:
-        spawn(binding.coordinator, binding.lease, binding.secret, key, worker)
+        spawn(binding.coordinator, binding.lease, binding.secret, binding.unix, key, worker)
     if known is not None and known.answer.version == answer.version:
         return Epoch(key, answer, known.configuration)
     return Epoch(key, answer, answer.read_configuration())
@@ -161,14 +167,11 @@ class _Reader:
         self._epoch = Time(epoch)
 
     def __call__(self, batch: pa.RecordBatch) -> Records:
-        bins = self._bins.of_hashes(batch.column(HASH).to_numpy())
+        bins = self._bins.of_hashes(batch.column(exchange.HASH).to_numpy())
         data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
         if self._input.time is None:
             return Records.at(self._epoch, bins, data)
-        times = batch.column(TIME)
-        if times.null_count:
-            raise PlanError(f"null in the time column '{self._input.time}'; filter such rows out before the operator")
-        return Records(bins, times.to_numpy(), data)
+        return Records(bins, self._input.times(batch.column(exchange.TIME)), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +221,23 @@ def host(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def _frontier(binding: Binding, epoch: Epoch, plan: OperatorPlan, delivery: Delivery) -> Frontier:
     """The input frontier after this epoch: the same in every slot, since all saw what every F sent."""
-    if binding.upstream and not binding.spec.by_epoch:
-        # Every task of the operators before this one is done: a shuffle lies between.
-        question = FrontierQuestion(epoch.key, list(binding.upstream))
-        return Frontier(Time(_caller(binding).call(binding.coordinator, "frontier", question, int)))
-    clock = "epoch" if binding.spec.by_epoch else "column"
-    lateness = [input.lateness for input in binding.spec.inputs]
     answer = epoch.answer
-    return input_frontier(clock, answer.epoch, answer.closing, delivery.seen, lateness, plan.frontier)  # type: ignore[arg-type]
+    if binding.spec.by_epoch:
+        return input_frontier("epoch", answer.epoch, answer.closing, (), (), plan.frontier)
+    promises = (_promise(binding, epoch, input, seen) for input, seen in enumerate(delivery.seen))
+    return max(min(promises), Frontier(plan.frontier))
+
+
+def _promise(binding: Binding, epoch: Epoch, input: int, seen: Time) -> Frontier:
+    """What may still come on one input: the operators before it know, if there are any, else its source."""
+    closing = epoch.answer.closing
+    if binding.upstream[input]:
+        # Every task of the operators before this one is done: a shuffle lies between.
+        question = FrontierQuestion(epoch.key, list(binding.upstream[input]))
+        seen = Time(_caller(binding).call(binding.coordinator, "frontier", question, int))
+        closing = seen == END
+    lateness = binding.spec.inputs[input].lateness
+    return input_frontier("column", epoch.answer.epoch, closing, [seen], [lateness], BEGIN)
 
 
 class _Feed:
@@ -239,9 +251,7 @@ class _Feed:
         self._addresses = dict(epoch.answer.addresses)
         self._caller = _caller(binding)
 
-    def __call__(
-        self, worker: WorkerId, payloads: list[tuple[int, pa.Buffer]]
-    ) -> tuple[list[pa.RecordBatch], Report]:
+    def __call__(self, worker: WorkerId, payloads: list[tuple[int, pa.Buffer]]) -> tuple[list[pa.RecordBatch], Report]:
         number = self._epoch.answer.epoch
         orders = orders_for(worker, self._binding.spec.name, number, self._plan, self._address_of)
         request = ApplyRequest(orders, self._frontier.bound)
@@ -269,7 +279,7 @@ class _Feed:
             answer = self._caller.call(binding.coordinator, "place", question, PlaceAnswer)
             if answer.address is not None:
                 return answer.address
-            spawn(binding.coordinator, binding.lease, binding.secret, key, worker)
+            spawn(binding.coordinator, binding.lease, binding.secret, binding.unix, key, worker)
         raise WorkerLost(f"worker {worker} could not be started here")
 
 
@@ -304,6 +314,16 @@ def _host_here(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[
         yield bins.advance(CLOSED).output
 
 
+@cache
+def _settle_in() -> None:
+    """Take everything this process has loaded out of the garbage collector's sight, once.
+
+    Spark has a Python process collect garbage after every task: 20 ms each time for modules that stay anyway.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 Partition = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -311,6 +331,7 @@ def router(binding: Binding, input: int) -> Partition:
     """F as Spark calls it."""
 
     def megaphone_F(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _settle_in()
         yield from route(binding, input, batches)
 
     return megaphone_F
@@ -320,7 +341,12 @@ def hoster(binding: Binding) -> Partition:
     """S as Spark calls it; its name marks the operator in Spark's plan."""
 
     def megaphone_S(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from host(binding, batches)
+        _settle_in()
+        try:
+            yield from host(binding, batches)
+        except FoldError as error:
+            # The user's own traceback is in the message; ours would only bury it.
+            raise error.with_traceback(None) from None
 
     megaphone_S.__name__ = mark(binding.control, binding.spec.name)
     return megaphone_S
@@ -329,3 +355,12 @@ def hoster(binding: Binding) -> Partition:
 def mark(control: str, operator: str) -> str:
     """How an operator's S is called in Spark's plan."""
     return f"megaphone_S__{control}__{operator}"
+
+
+def marks(plan: str) -> set[tuple[str, str]]:
+    """Control and name of every operator in a plan of Spark's.
+
+    >>> marks("MapInArrow megaphone_S__c1__my_count(slot#1, worker#2)#3, [k#4L]")
+    {('c1', 'my_count')}
+    """
+    return set(re.findall(r"\bmegaphone_S__(\w+?)__(\w+)\(", plan))

@@ -17,10 +17,11 @@ from megaphone.control.epochs import Report
 from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.state import Packed, Parcel, pack
+from megaphone.engine.spark.memory import Loans
 from megaphone.engine.spark.messages import Orders
 from megaphone.engine.spark.rpc import Caller
 from megaphone.engine.spark.transfer import Pulls
-from megaphone.errors import ProtocolError
+from megaphone.errors import FoldError, ProtocolError
 from megaphone.progress import Frontier, Time
 
 Result = tuple[list[pa.RecordBatch], Report]
@@ -34,6 +35,7 @@ class Tenancy:
         self.host = host
         self.operator = operator
         self.epoch = epoch
+        self.loans = Loans()
         self._caller = caller
         self._pool = pool
         self._applying = threading.Lock()
@@ -53,7 +55,16 @@ class Tenancy:
     def serve(self, epoch: int, bins: Iterable[int]) -> Iterable[Packed]:
         """Bins that leave at an epoch, as they were before it."""
         for bin in bins:
-            yield pack(self._leave(epoch, BinId(bin)))
+            yield self._pack(self._leave(epoch, BinId(bin)))
+
+    def _pack(self, parcel: Parcel) -> Packed:
+        try:
+            return pack(parcel)
+        except Exception as error:
+            raise FoldError(
+                f"state of operator {self.operator} in bin {parcel.bin} on worker {self.host.worker} cannot travel: "
+                f"{type(error).__name__}: {error}; keep only what can be pickled"
+            ) from error
 
     def apply(self, orders: Orders, records: Iterable[tuple[int, Records]], frontier: Frontier) -> Result:
         """Apply an epoch, or give the outputs it gave when it was applied."""
@@ -63,7 +74,7 @@ class Tenancy:
             if self._broken is not None:
                 # Half an epoch is applied: to apply it again would double it.
                 raise self._broken
-            if orders.epoch != self.epoch + 1:
+            if not self._follows(orders.epoch):
                 raise ProtocolError(
                     f"operator {self.operator} on worker {self.host.worker} is at epoch {self.epoch} "
                     f"and cannot apply epoch {orders.epoch}"
@@ -76,12 +87,17 @@ class Tenancy:
             self.epoch = orders.epoch
             return self._kept
 
+    def _follows(self, epoch: int) -> bool:
+        """Is nothing missed in between? Who owns no bin is not called, and has nothing to miss."""
+        return epoch == self.epoch + 1 or (epoch > self.epoch and not self.host.resident.any())
+
     def _apply(self, orders: Orders, records: Iterable[tuple[int, Records]], frontier: Frontier) -> Result:
         begin = time.perf_counter_ns()
         self.prepare(orders)
         self._forget_before(orders.epoch)
         for bin in orders.departures:
             self._leave(orders.epoch, BinId(bin))
+        self.host.frontier = max(self.host.frontier, Frontier(Time(orders.frontier)))
         self.host.unhold()
         for bin, at in orders.holds:
             self.host.hold(BinId(bin), Time(at))
@@ -108,11 +124,16 @@ class Tenancy:
         with self._leaving_lock:
             if epoch > self._leaving_at:
                 self._leaving_at, self._leaving = epoch, {}
+                self.loans.end()
 
     def _leave(self, epoch: int, bin: BinId) -> Parcel:
         """Release a bin for an epoch, once."""
         self._forget_before(epoch)
         with self._leaving_lock:
             if bin not in self._leaving:
+                if epoch != self.epoch + 1:
+                    raise ProtocolError(
+                        f"bin {bin} on worker {self.host.worker} is at epoch {self.epoch} and cannot leave at {epoch}"
+                    )
                 self._leaving[bin] = self.host.release(bin)
             return self._leaving[bin]

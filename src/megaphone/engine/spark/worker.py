@@ -8,14 +8,17 @@ Neighbours: placement.py starts it, tasks feed it, other workers pull from it.
 import contextlib
 import os
 import pickle
+import shutil
 import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import psutil
@@ -26,6 +29,7 @@ from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.engine.spark.lease import hold_lease
+from megaphone.engine.spark.memory import machine
 from megaphone.engine.spark.messages import (
     ApplyRequest,
     Join,
@@ -53,7 +57,7 @@ class Worker(Service):
         """Start with no operator: each is fetched when it is first spoken of."""
         super().__init__()
         self.config = config
-        self.caller = Caller(config.secret)
+        self.caller = Caller(config.secret, config.unix)
         self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="pull")
         self._lock = threading.Lock()
         self._tenancies: dict[str, Tenancy] = {}
@@ -63,7 +67,9 @@ class Worker(Service):
     def get(self, ticket: bytes) -> Any:
         """Serve bins that leave."""
         request = load(ticket, PullRequest)
-        return serve(self._tenancy(request.operator).serve(request.epoch, request.bins))
+        tenancy = self._tenancy(request.operator)
+        near = request.machine != "" and request.machine == machine()
+        return serve(tenancy.serve(request.epoch, request.bins), tenancy.loans if near else None)
 
     def exchange(self, command: bytes, reader: Any, writer: Any) -> None:
         """Take an epoch's records in, give its outputs back; the report comes with the last batch."""
@@ -71,11 +77,7 @@ class Worker(Service):
         orders = request.orders
         tenancy = self._tenancy(orders.operator)
         inputs = self._specs[orders.operator].inputs
-        records = [
-            (kind, part)
-            for kind, payload in _payloads(reader)
-            for part in decode(payload, inputs[kind].schema)
-        ]
+        records = [(kind, part) for kind, payload in _payloads(reader) for part in decode(payload, inputs[kind].schema)]
         outputs, report = tenancy.apply(orders, records, Frontier(Time(request.frontier)))
         writer.begin(outputs[0].schema)
         for output in outputs:
@@ -122,13 +124,16 @@ def main() -> None:
     worker = Worker(config)
     host = _host_towards(config.coordinator.tcp)
     _, address = listen(worker, config.secret, folder / "worker.sock", host)
-    threading.Thread(target=_watch_executor, args=(config.executor_pid,), daemon=True).start()
+    end = partial(_end, folder)
+    threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
     join = Join(config.key, config.worker, address, os.getpid(), socket.gethostname(), config.executor_pid)
     with contextlib.suppress(OSError):
         hold_lease(config.lease, config.secret, dump(join))
-    with contextlib.suppress(OSError):
-        (folder / "worker.sock").unlink()
-        folder.rmdir()
+    end()
+
+
+def _end(folder: Path) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
     # At once: a server thread in the middle of a call must not keep an unwanted worker alive.
     os._exit(0)
 
@@ -142,7 +147,7 @@ def _host_towards(coordinator: str | None) -> str | None:
         return str(probe.getsockname()[0])
 
 
-def _watch_executor(pid: int | None) -> None:
+def _watch_executor(pid: int | None, end: Callable[[], NoReturn]) -> None:
     if pid is None:
         return
     try:
@@ -151,7 +156,7 @@ def _watch_executor(pid: int | None) -> None:
             time.sleep(0.5)
     except psutil.NoSuchProcess:
         pass
-    os._exit(0)
+    end()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,247 @@
+"""The verbs of a control, on one query that runs through all of this file.
+
+Would catch a migration that an idle stream never completes, a verb that loses or doubles state, and bad input that is
+not refused or that harms the query.
+"""
+
+import os
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import megaphone
+from megaphone import Assignment, Move, Plan, PlanError, Step
+
+WORKERS, BINS, KEYS = 3, 16, 50
+
+
+def count(key, _, n):
+    """How often a key was seen, and where."""
+    n = (n or 0) + 1
+    return n, [(key, n, os.getpid())]
+
+
+@dataclass
+class Counting:
+    """A running count, and a way to check it."""
+
+    control: megaphone.Control
+    feed: Any
+    running: Any
+
+    @property
+    def status(self) -> megaphone.Status:
+        (status,) = self.control.status()
+        return status
+
+    @property
+    def owners(self) -> list[int]:
+        return self.status.assignment.owners.tolist()
+
+    def send(self, epochs: int = 1) -> None:
+        """Some keys more, and wait for them."""
+        for _ in range(epochs):
+            self.feed.send([(random.randrange(KEYS),) for _ in range(20)])
+            self.running.settle()
+
+    def check(self) -> None:
+        """Every record is counted once, in order, and by the owner of its bin since the last migration."""
+        self.send()
+        seen = Counter((row.k, row.n) for row in self.running.outputs)
+        totals = Counter(key for rows in self.feed.sent for (key,) in rows)
+        assert seen == Counter((key, n) for key, total in totals.items() for n in range(1, total + 1))
+        last = self.running.by_epoch[max(epoch for epoch, rows in self.running.by_epoch.items() if rows)]
+        pids = {worker.pid for worker in self.status.workers if worker.bins}
+        assert {row.pid for row in last} <= pids
+
+
+@pytest.fixture(scope="module")
+def counting(spark, new_feed, new_query, tmp_path_factory):
+    """A count that runs; each test leaves it running, with nothing under way."""
+    random.seed(7)
+    folder = tmp_path_factory.mktemp("control")
+    control = megaphone.Control(spark, workers=WORKERS, bins=BINS)
+    feed = new_feed(folder / "feed", "k long")
+    frame = megaphone.state_machine(control, feed.frame, "k", count, "k long, n long, pid int")
+    running = new_query(frame, folder / "checkpoint")
+    try:
+        counting = Counting(control, feed, running)
+        counting.send(2)
+        yield counting
+    finally:
+        running.query.stop()
+
+
+def shifted(counting, by=1) -> list[int]:
+    """Every bin on the next worker."""
+    return [(owner + by) % WORKERS for owner in counting.owners]
+
+
+def test_idle_stream_completes_its_migration(counting):
+    counting.running.settle()
+    target = shifted(counting)
+    migration = counting.control.migrate(target, "batched", batch=6).wait(120)
+    assert migration.phase == "done"
+    assert (migration.completed, migration.bins_moved, counting.owners) == (3, BINS, target)
+    assert migration.bytes_moved > 0
+    counting.check()
+
+
+def test_two_migrations_back_to_back_both_complete(counting):
+    target = shifted(counting, 2)
+    first = counting.control.migrate(shifted(counting), "optimized")
+    second = counting.control.migrate(target, "all_at_once")
+    second.wait(120)
+    assert (first.phase, second.phase) == ("done", "done")
+    assert counting.owners == target
+    counting.check()
+
+
+def test_update_moves_some_bins_at_once(counting):
+    to = {bin: (counting.owners[bin] + 1) % WORKERS for bin in (3, 5)}
+    before = counting.owners
+    migration = counting.control.update(to).wait(120)
+    assert (migration.completed, counting.owners) == (1, [to.get(bin, owner) for bin, owner in enumerate(before)])
+    assert counting.control.update(to).phase == "done"
+    counting.check()
+
+
+def test_paused_migration_goes_on_when_resumed(counting, wait_until):
+    migration = counting.control.migrate(shifted(counting), "fluid")
+    counting.control.pause()
+    wait_until(lambda: migration.completed == migration.issued, "the step in flight")
+    completed = migration.completed
+    counting.send(2)
+    assert (migration.phase, migration.completed) == ("paused", completed)
+    assert completed < BINS
+    counting.control.resume()
+    assert migration.wait(120).phase == "done"
+    counting.check()
+
+
+def test_cancelled_migration_keeps_what_has_moved(counting, wait_until):
+    before, target = counting.owners, shifted(counting)
+    # A gap that never ends: cancelled, not complete, whatever the machine does.
+    migration = counting.control.migrate(target, "batched", batch=3, gap=10_000)
+    queued = counting.control.migrate(before, "fluid")
+    wait_until(lambda: migration.completed == 1, "the first step")
+    counting.control.cancel()
+    assert (migration.wait(120).phase, queued.wait(120).phase) == ("cancelled", "cancelled")
+    assert counting.owners == target[:3] + before[3:]
+    counting.check()
+    assert counting.control.rebalance().wait(120).phase == "done"
+    counting.check()
+
+
+def test_drained_worker_can_be_filled_again(counting):
+    counting.control.drain(0, "all_at_once").wait(120)
+    assert 0 not in counting.owners
+    counting.send(2)
+    counting.control.rebalance("all_at_once").wait(120)
+    assert max(Counter(counting.owners).values()) == -(-BINS // WORKERS)
+    counting.check()
+
+
+def test_dry_run_changes_nothing(counting):
+    before = counting.owners
+    plan = counting.control.plan(shifted(counting), "optimized", gap=2)
+    assert (len(plan.moves), plan.gap) == (BINS, 2)
+    counting.send()
+    assert counting.owners == before
+    assert counting.status.migration is None
+
+
+def moves(*triples) -> Plan:
+    """A plan of one step."""
+    return Plan(BINS, (Step(tuple(Move(*triple) for triple in triples)),))
+
+
+REFUSED = {
+    "bin out of range": (lambda c, own: c.update({BINS: 0}), "bin 16 of 16; choose 0 to 15"),
+    "bin below zero": (lambda c, own: c.migrate({-1: 0}), "bin -1 of 16; choose 0 to 15"),
+    "worker out of range": (lambda c, own: c.update({0: 7}), "worker 7, but there are 3 workers; choose 0 to 2"),
+    "worker out of any range": (lambda c, own: c.migrate([2**40] * BINS), "but there are 3 workers; choose 0 to 2"),
+    "worker that is none": (lambda c, own: c.migrate({0: "one"}), "bin 0 on worker 'one'; give both as integers"),
+    "map too short": (lambda c, own: c.migrate([0, 1]), "a map of 2 owners for 16 bins; give one owner for each bin"),
+    "time behind": (lambda c, own: c.update({0: (own[0] + 1) % 3}, at=0), "time 0 is behind the frontier .* or later"),
+    "contradiction": (
+        lambda c, own: c.migrate(moves((0, own[0], (own[0] + 1) % 3), (0, own[0], (own[0] + 2) % 3))),
+        "bin 0 would go to workers .* and .* in one step; choose one, or two steps",
+    ),
+    "wrong source": (
+        lambda c, own: c.migrate(moves((0, (own[0] + 1) % 3, own[0]))),
+        "bin 0 is on worker . by then, not on worker .",
+    ),
+    "no such strategy": (
+        lambda c, own: c.migrate([0] * BINS, "fluent"),
+        "no strategy named 'fluent'; choose all_at_once, batched, fluid or optimized",
+    ),
+    "empty batches": (lambda c, own: c.migrate([0] * BINS, batch=0), "batches of 0 bins; choose 1 or more"),
+    "gap below zero": (lambda c, own: c.rebalance(gap=-1), "a gap of -1 epochs; choose 0 or more"),
+    "plan for other bins": (lambda c, own: c.migrate(Plan(4, ())), "plan is for 4 bins, the operators have 16"),
+    "target for other bins": (
+        lambda c, own: c.migrate(Assignment([0, 1])),
+        "target is for 2 bins, the operators have 16",
+    ),
+    "no worker": (lambda c, own: c.rescale(0), "0 workers asked for; choose 1 or more"),
+    "rescale by no strategy": (lambda c, own: c.rescale(5, "fluent"), "no strategy named 'fluent'"),
+    "drain of nobody": (lambda c, own: c.drain(3), "worker 3 of 3; choose 0 to 2"),
+    "nothing to pause": (lambda c, own: c.pause(), "no migration is under way"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_bad_input_is_refused_and_changes_nothing(counting, refused):
+    ask, reason = REFUSED[refused]
+    before, epoch, workers = counting.owners, counting.status.epoch, counting.status.workers
+    with pytest.raises(PlanError, match=reason):
+        ask(counting.control, before)
+    after = counting.status
+    assert (after.assignment.owners.tolist(), after.migration, len(after.workers)) == (before, None, len(workers))
+    assert after.epoch >= epoch
+    assert counting.running.query.isActive
+
+
+def test_query_goes_on_after_what_was_refused(counting):
+    counting.control.migrate(shifted(counting), "all_at_once").wait(120)
+    counting.check()
+    assert sum(counting.status.late.values()) == 0
+
+
+def test_watched_directory_is_followed(counting, tmp_path, wait_until):
+    def drop(name, text):
+        # Written elsewhere first: a plan must not be read when half of it is there.
+        (tmp_path / f"{name}.draft").write_bytes(text)
+        (tmp_path / f"{name}.draft").rename(tmp_path / f"{name}.json")
+
+    def answer(name, suffix):
+        return (
+            wait_until((tmp_path / f"{name}.{suffix}").exists, suffix) and (tmp_path / f"{name}.{suffix}").read_text()
+        )
+
+    target = shifted(counting)
+    plan = counting.control.plan(target, "batched", batch=8)
+    watch = counting.control.watch(tmp_path)
+    try:
+        drop("broken", b'{"megaphone_plan": 1, "bins": 16}')
+        drop("noise", b"\xff\xfe\x00")
+        drop("far", moves((0, counting.owners[0], 9)).to_json().encode())
+        assert answer("broken", "refused").startswith("malformed plan: KeyError 'steps'")
+        assert answer("noise", "refused").startswith("not a plan: ")
+        assert "bin 0 would go to worker 9, but there are 3 workers" in answer("far", "refused")
+        drop("good", plan.to_json().encode())
+        assert answer("good", "accepted").startswith("batched")
+        assert answer("good", "done") == "batched done: 2 of 2 steps, 16 of 16 bins\n"
+    finally:
+        watch.stop()
+    assert counting.owners == target
+    assert not (tmp_path / "good.refused").exists()
+    counting.check()
+
+
+def test_directory_to_watch_must_be_there(counting, tmp_path):
+    with pytest.raises(PlanError, match="is not a directory; create it first"):
+        counting.control.watch(tmp_path / "nowhere")

@@ -1,0 +1,92 @@
+"""No process is left: after stop, after a failure, after Ctrl-C, after the driver was killed.
+
+Would catch a worker that outlives its query. Drivers that are ended here are processes of their own.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import megaphone
+
+DRIVER = Path(__file__).parent / "driver.py"
+
+
+def count(key, _, n):
+    """A running count that fails when it meets a seven."""
+    if key == 7:
+        raise ValueError("seven")
+    return (n or 0) + 1, []
+
+
+@pytest.fixture
+def counting(spark, feed, start):
+    """A running count and the processes of its workers."""
+    control = megaphone.Control(spark, workers=3, bins=8)
+    source = feed("k long")
+    running = start(megaphone.state_machine(control, source.frame, "k", count, "k long"))
+    source.send([(1,), (2,)])
+    running.settle()
+    (status,) = control.status()
+    return control, source, running, {worker.pid for worker in status.workers}
+
+
+def test_no_worker_is_left_after_stop(counting, worker_processes, wait_until):
+    control, _, running, workers = counting
+    assert len(workers) == 3
+    assert workers <= worker_processes().keys()
+    migration = control.migrate([0] * 8, "fluid", gap=10_000)
+    running.query.stop()
+    wait_until(lambda: not workers & worker_processes().keys(), "the end of the workers")
+    # Who waits for a migration of a query that has ended is not left waiting.
+    assert migration.wait(120).phase == "cancelled"
+    wait_until(lambda: control.status() == [], "the end of the run")
+
+
+def test_no_worker_is_left_after_a_failure(counting, worker_processes, wait_until):
+    _, source, running, workers = counting
+    source.send([(7,)])
+    with pytest.raises(Exception, match="ValueError: seven"):
+        running.settle()
+    wait_until(lambda: not workers & worker_processes().keys(), "the end of the workers")
+
+
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGINT"])
+def test_no_process_is_left_when_the_driver_is_ended(ending, tmp_path_factory, wait_until):
+    # A short path: the name of a socket has a hundred bytes.
+    folder = tmp_path_factory.mktemp("d")
+    environment = {**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, str(DRIVER), "run", "local[2]"]
+    with (
+        open(folder / "stderr", "w") as log,  # noqa: PTH123
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+        ) as driver,
+    ):
+        line = driver.stdout.readline()
+        assert line, (folder / "stderr").read_text()
+        workers = [psutil.Process(pid) for pid in json.loads(line)["workers"]]
+        children = psutil.Process(driver.pid).children(recursive=True)
+        assert len(workers) == 3
+        assert any(child.name() == "java" for child in children)
+        end = os.kill if ending == "SIGKILL" else os.killpg
+        # Ctrl-C goes to all that the terminal has in its foreground.
+        end(driver.pid, getattr(signal, ending))
+        driver.wait(120)
+        wait_until(lambda: not [process for process in workers + children if alive(process)], "the end of all")
+    if ending == "SIGINT":
+        assert list(folder.glob("megaphone-*")) == []
+
+
+def alive(process: psutil.Process) -> bool:
+    """Does it run? Who waits to be reaped does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
