@@ -1,0 +1,52 @@
+"""Observing a query: which records each epoch had, and when it was done.
+
+From Spark's own progress events: an epoch is done when its output has been committed to the sink.
+Neighbours: source.py counts the records, timeline.py takes the epochs.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from megaphone.harness.schedule import Schedule
+from megaphone.harness.timeline import Epoch, Timeline
+
+
+class Observer:
+    """Turns the progress of a query over generated keys into a timeline."""
+
+    def __init__(self, query: StreamingQuery, rate: float, preload: int) -> None:
+        """Begin before the first epoch; the timeline begins with the first record after the preload."""
+        self._query = query
+        self._rate = rate
+        self._preload = preload
+        self._seen = -1
+        self.timeline: Timeline | None = None
+        self.last_epoch_ms = 0.0
+
+    def look(self) -> None:
+        """Take in the epochs that ended since the last look."""
+        for progress in self._query.recentProgress:
+            raw = json.loads(progress.json)
+            if raw["batchId"] > self._seen:
+                self._seen = raw["batchId"]
+                self._take(raw)
+
+    def _take(self, raw: dict[str, Any]) -> None:
+        (source,) = [s for s in raw["sources"] if "record" in (s["endOffset"] or {})]
+        start, end = source["startOffset"] or {"record": 0}, source["endOffset"]
+        if not end["start_ns"] or end["record"] <= max(self._preload, start["record"]):
+            return
+        if self.timeline is None:
+            self.timeline = Timeline(Schedule(end["start_ns"], self._rate))
+        self.last_epoch_ms = raw["durationMs"]["triggerExecution"]
+        first = max(0, start["record"] - self._preload)
+        self.timeline.add(Epoch(first, end["record"] - self._preload, _done_ns(raw)))
+
+
+def _done_ns(raw: dict[str, Any]) -> int:
+    began = datetime.fromisoformat(raw["timestamp"].replace("Z", "+00:00")).timestamp()
+    took_ms = raw["durationMs"]["triggerExecution"] - raw["durationMs"].get("commitOffsets", 0)
+    return int((began + took_ms / 1000) * 1e9)
