@@ -1,0 +1,345 @@
+"""How many records a second can be counted, and what does a migration step cost?
+
+A running count over a million integer keys, two workers, in one Spark application: ours with 2^8 and 2^12 bins, Spark's
+own `groupBy().count()` on RocksDB, and `transformWithStateInPandas`. Each system gets epochs of growing size, and its
+rate is the best it reaches with epochs of at most four seconds. Then short epochs, and steps that move bins.
+Writes `out/bench-count/summary.json`.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+import megaphone
+from megaphone.harness.quiet import errors_to
+from megaphone.harness.source import FORMAT, KeysSource
+
+KEYS = 1_000_000
+EPOCH_LIMIT_S = 4.0
+"""A rate counts only if an epoch takes no longer: else one could buy any rate with latency."""
+OUT = Path("out/bench-count")
+
+
+@megaphone.vectorised
+def count(records: megaphone.Records, states: megaphone.States, _: Any) -> dict[str, Any]:
+    """The running count of each key: one output row per key and epoch, as Spark's own aggregation gives."""
+    keys = records.column("key")
+    touched, counts = [], []
+    for bin, start, stop in records.spans():
+        found, times = np.unique(keys[start:stop], return_counts=True)
+        touched.append(found)
+        counts.append(states[bin].add(found, times))
+    return {"key": np.concatenate(touched), "n": np.concatenate(counts)}
+
+
+class Counts:
+    """Keys, sorted, and how often each was seen."""
+
+    def __init__(self) -> None:
+        """No key was seen."""
+        self.keys = np.empty(0, np.int64)
+        self.counts = np.empty(0, np.int64)
+
+    def add(self, found: Any, times: Any) -> Any:
+        """Add to the counts of sorted, distinct keys, and return what they are now."""
+        at = np.searchsorted(self.keys, found)
+        known = at < len(self.keys)
+        known[known] = self.keys[at[known]] == found[known]
+        if not known.all():
+            self._insert(found[~known])
+            at = np.searchsorted(self.keys, found)
+        self.counts[at] += times
+        return self.counts[at]
+
+    def _insert(self, new: Any) -> None:
+        at = np.searchsorted(self.keys, new)
+        self.keys = np.insert(self.keys, at, new)
+        self.counts = np.insert(self.counts, at, 0)
+
+
+class Counter(StatefulProcessor):
+    """The same with Spark's own Python state API."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark's set-up."""
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timers: Any) -> Iterator[pd.DataFrame]:
+        """Spark's way of giving a key its rows."""
+        n = sum(len(part) for part in rows) + (self._count.get()[0] if self._count.exists() else 0)
+        self._count.update((n,))
+        yield pd.DataFrame({"key": [key[0]], "n": [n]})
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Epochs of one size on one system."""
+
+    system: str
+    rows: int
+    epoch_s: float
+    records_per_s: float
+
+
+Build = Callable[[DataFrame], tuple[DataFrame, megaphone.Control | None]]
+
+
+class Bench:
+    """One Spark application in which every system runs in turn."""
+
+    def __init__(self, console: Console) -> None:
+        """Start Spark."""
+        self.console = console
+        self.folder = Path(tempfile.mkdtemp(prefix="megaphone-bench-"))
+        builder = megaphone.tuned(SparkSession.builder.master("local[2]").appName("bench-count"))
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "FATAL",
+            "spark.driver.memory": "6g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.stateStore.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        }
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
+        self.spark.dataSource.register(KeysSource)
+
+    @contextmanager
+    def query(self, build: Build, rows: int, preload: int = 0) -> Iterator[tuple[StreamingQuery, Any]]:
+        """A query over generated keys, `rows` in every epoch."""
+        source = self.spark.readStream.format(FORMAT).options(rows=rows, keys=KEYS, preload=preload).load()
+        counted, control = build(source)
+        checkpoint = tempfile.mkdtemp(dir=self.folder)
+        writer = counted.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)
+        query = writer.start()
+        try:
+            yield query, control
+        finally:
+            query.stop()
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def rate(self, system: str, build: Build, rows: int, epochs: int, preload: int = KEYS) -> Rate:
+        """How long epochs of this size take, once every key has a state and the JVM is warm."""
+        with self.query(build, rows, preload) as (query, _):
+            durations = durations_of(query, warm=3 if preload else 2, epochs=epochs)
+        took = statistics.median(durations)
+        found = Rate(system, rows, took, rows / took)
+        self.console.print(
+            f"  {system:<28} {rows:>12,} an epoch  {took:7.2f} s  {found.records_per_s:>12,.0f} records/s"
+        )
+        return found
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self.spark.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def durations_of(query: StreamingQuery, warm: int, epochs: int) -> list[float]:
+    """Seconds that epochs took, the first `warm` left out."""
+    durations: dict[int, float] = {}
+    while True:
+        if query.exception() is not None:
+            raise RuntimeError(query.exception())
+        for progress in query.recentProgress:
+            durations[progress.batchId] = progress.durationMs["triggerExecution"] / 1000
+        measured = [took for batch, took in sorted(durations.items()) if batch >= warm]
+        if len(measured) >= epochs:
+            return measured[:epochs]
+        time.sleep(0.05)
+
+
+def ours(bins: int) -> Build:
+    """Our operator with so many bins."""
+
+    def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
+        control = megaphone.Control(source.sparkSession, workers=2, bins=bins)
+        return megaphone.unary(control, source, "key", count, "key long, n long", state=Counts), control
+
+    return build
+
+
+def builtin(source: DataFrame) -> tuple[DataFrame, None]:
+    """Spark's own aggregation."""
+    return source.groupBy("key").count(), None
+
+
+def in_pandas(source: DataFrame) -> tuple[DataFrame, None]:
+    """Spark's own state API for Python."""
+    counted = source.groupBy("key").transformWithStateInPandas(Counter(), "key long, n long", "Update", "None")
+    return counted, None
+
+
+def best(rates: list[Rate]) -> Rate:
+    """The best rate whose epochs keep to the limit; if none does, the shortest epochs."""
+    kept = [rate for rate in rates if rate.epoch_s <= EPOCH_LIMIT_S]
+    return max(kept, key=lambda rate: rate.records_per_s) if kept else min(rates, key=lambda rate: rate.epoch_s)
+
+
+def steps(bench: Bench) -> dict[str, float]:
+    """Short epochs with and without a step in them, and how fast bins move."""
+    big = np.ones((16 << 20) // 8)
+
+    def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
+        control = megaphone.Control(source.sparkSession, workers=2, bins=64)
+        heavy = lambda: {"ballast": big.copy(), "counts": Counts()}  # noqa: E731
+
+        @megaphone.vectorised
+        def fold(records: megaphone.Records, states: megaphone.States, _: Any) -> dict[str, Any]:
+            for bin, start, stop in records.spans():
+                found, times = np.unique(records.column("key")[start:stop], return_counts=True)
+                states[bin]["counts"].add(found, times)
+            return {"key": np.empty(0, np.int64), "n": np.empty(0, np.int64)}
+
+        return megaphone.unary(control, source, "key", fold, "key long, n long", state=heavy), control
+
+    swapped = [(bin + 1) % 2 for bin in range(64)]
+    straight = [bin % 2 for bin in range(64)]
+    with bench.query(build, rows=1000, preload=20_000) as (query, control):
+        steady = durations_of(query, warm=15, epochs=25)
+        begin = query.lastProgress.batchId + 1
+        fluid = control.migrate(swapped, "fluid").wait(120)
+        moving = durations_of(query, warm=begin, epochs=len(fluid.plan.steps) - 2)
+        begin = query.lastProgress.batchId + 1
+        at_once = control.migrate(straight, "all_at_once").wait(120)
+        busy = durations_of(query, warm=begin, epochs=4)
+    return {
+        "steady_epoch_ms": statistics.median(steady) * 1000,
+        "fluid_epoch_ms": statistics.median(moving) * 1000,
+        "fluid_first_step_ms": moving[0] * 1000,
+        "fluid_bytes_per_step": fluid.bytes_moved / len(fluid.plan.steps),
+        "steady_max_ms": max(steady) * 1000,
+        "fluid_max_ms": max(moving) * 1000,
+        "all_at_once_bytes": at_once.bytes_moved,
+        "all_at_once_epoch_ms": max(busy) * 1000,
+    }
+
+
+def breakdown(bench: Bench, build: Build, rows: int) -> dict[str, float]:
+    """Processor seconds per million records, by where they are spent."""
+    with bench.query(build, rows, KEYS) as (query, _):
+        durations_of(query, warm=3, epochs=1)
+        first, before = query.lastProgress.batchId, _cpu_seconds()
+        durations_of(query, warm=first + 1, epochs=3)
+        last, after = query.lastProgress.batchId, _cpu_seconds()
+    millions = (last - first) * rows / 1e6
+    return {name: (after[name] - before.get(name, 0.0)) / millions for name in after}
+
+
+def _cpu_seconds() -> dict[str, float]:
+    kinds = {"jvm": 0.0, "python_tasks": 0.0, "workers": 0.0}
+    for process in psutil.Process().children(recursive=True) + _workers():
+        try:
+            line, times = " ".join(process.cmdline()), process.cpu_times()
+        except psutil.Error:
+            continue
+        kind = "workers" if "megaphone.engine.spark.worker" in line else "jvm" if "java" in line else "python_tasks"
+        kinds[kind] += times.user + times.system
+    return kinds
+
+
+def _workers() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "megaphone.engine.spark.worker" in " ".join(process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+def main() -> None:
+    """Run everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and epochs")
+    quick = parser.parse_args().quick
+    console = Console(width=110)
+    OUT.mkdir(parents=True, exist_ok=True)
+    with errors_to(OUT / "log.txt"):
+        bench = Bench(console)
+        try:
+            summary = _measure(bench, quick)
+        finally:
+            bench.close()
+    (OUT / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    _print(console, summary)
+
+
+def _measure(bench: Bench, quick: bool) -> dict[str, Any]:
+    console, epochs = bench.console, 3 if quick else 5
+    console.print(f"running count, {KEYS:,} keys, one run, two cores")
+    sizes = (1_000_000, 10_000_000) if quick else (200_000, 1_000_000, 10_000_000)
+    rates: dict[str, list[Rate]] = {}
+    for bins in (1 << 8, 1 << 12):
+        name = f"megaphone, 2^{bins.bit_length() - 1} bins"
+        rates[name] = [bench.rate(name, ours(bins), rows, epochs) for rows in sizes]
+    name = "groupBy().count(), RocksDB"
+    rates[name] = [bench.rate(name, builtin, rows, 3) for rows in (200_000, 1_000_000)]
+    name = "transformWithStateInPandas"
+    rates[name] = [bench.rate(name, in_pandas, rows, 2, preload=0) for rows in (5_000,)]
+    console.print("short epochs of 10 records")
+    short = {
+        "megaphone": bench.rate("megaphone, 2^8 bins", ours(1 << 8), 10, 40, preload=0).epoch_s,
+        "groupBy().count()": bench.rate("groupBy().count(), RocksDB", builtin, 10, 40, preload=0).epoch_s,
+    }
+    console.print("steps: one bin of 16 MB an epoch, then all at once")
+    moved = steps(bench)
+    console.print("where the time goes")
+    spent = breakdown(bench, ours(1 << 12), 10_000_000)
+    return {
+        "records_per_s": {name: best(found).records_per_s for name, found in rates.items()},
+        "rates": [asdict(rate) for found in rates.values() for rate in found],
+        "short_epoch_s": short,
+        "steps": moved,
+        "cpu_s_per_million": spent,
+        "ratios": _ratios({name: best(found).records_per_s for name, found in rates.items()}, short, moved),
+    }
+
+
+def _ratios(rates: dict[str, float], short: dict[str, float], moved: dict[str, float]) -> dict[str, float]:
+    slowest = min(rate for name, rate in rates.items() if name.startswith("megaphone"))
+    extra_s = (moved["all_at_once_epoch_ms"] - moved["steady_epoch_ms"]) / 1000
+    return {
+        "to groupBy().count()": slowest / rates["groupBy().count(), RocksDB"],
+        "to transformWithStateInPandas": slowest / rates["transformWithStateInPandas"],
+        "short epoch to Spark's": short["megaphone"] / short["groupBy().count()"],
+        "fluid epoch to steady": moved["fluid_epoch_ms"] / moved["steady_epoch_ms"],
+        "all at once, MB/s beyond a steady epoch": moved["all_at_once_bytes"] / 1e6 / max(extra_s, 1e-3),
+    }
+
+
+def _print(console: Console, summary: dict[str, Any]) -> None:
+    table = Table(title=f"records a second, epochs of at most {EPOCH_LIMIT_S:.0f} s")
+    table.add_column("system")
+    table.add_column("records/s", justify="right")
+    for name, rate in summary["records_per_s"].items():
+        table.add_row(name, f"{rate:,.0f}")
+    console.print(table)
+    for name, figures in (("ratios", "ratios"), ("steps", "steps"), ("cpu s per million records", "cpu_s_per_million")):
+        console.print(f"{name}: " + ", ".join(f"{key} {value:,.2f}" for key, value in summary[figures].items()))
+    console.print(f"summary: {OUT / 'summary.json'}")
+
+
+if __name__ == "__main__":
+    main()
