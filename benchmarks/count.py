@@ -7,6 +7,7 @@ Writes `out/bench-count/summary.json`.
 """
 
 import argparse
+import gc
 import json
 import shutil
 import statistics
@@ -21,14 +22,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psutil
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
 import megaphone
+from megaphone.bins import Bins
+from megaphone.configuration import Configuration
+from megaphone.dataflow.exchange import encode
+from megaphone.dataflow.hashing import hash_columns
+from megaphone.dataflow.records import Records
+from megaphone.dataflow.routing import address
 from megaphone.harness.quiet import errors_to
-from megaphone.harness.source import FORMAT, KeysSource
+from megaphone.harness.source import FORMAT, KeysSource, keys_of
+from megaphone.progress import Time
 
 KEYS = 1_000_000
 EPOCH_LIMIT_S = 4.0
@@ -238,27 +248,57 @@ def steps(bench: Bench) -> dict[str, float]:
     }
 
 
-def breakdown(bench: Bench, build: Build, rows: int) -> dict[str, float]:
-    """Processor seconds per million records, by where they are spent."""
-    with bench.query(build, rows, KEYS) as (query, _):
-        durations_of(query, warm=3, epochs=1)
-        first, before = query.lastProgress.batchId, _cpu_seconds()
-        durations_of(query, warm=first + 1, epochs=3)
-        last, after = query.lastProgress.batchId, _cpu_seconds()
-    millions = (last - first) * rows / 1e6
-    return {name: (after[name] - before.get(name, 0.0)) / millions for name in after}
+def breakdown(bench: Bench, rows: int) -> dict[str, float]:
+    """Seconds of an epoch by where they are spent: by leaving parts out, and by what the workers used."""
+    source = bench.rate("source alone", lambda frame: (frame, None), rows, 3).epoch_s
+    fed = bench.rate("source, hash, into Python", fed_to_python, rows, 3).epoch_s
+    with bench.query(ours(1 << 12), rows, KEYS) as (query, _):
+        durations_of(query, warm=4, epochs=1)
+        first, before = query.lastProgress.batchId, _worker_cpu_seconds()
+        whole = statistics.median(durations_of(query, warm=first + 1, epochs=4))
+        last, after = query.lastProgress.batchId, _worker_cpu_seconds()
+        overhead = statistics.median(
+            (progress.durationMs["triggerExecution"] - progress.durationMs["addBatch"]) / 1000
+            for progress in query.recentProgress
+        )
+    spent = {
+        "source": source - overhead,
+        "hash and rows into Python": fed - source,
+        "F (routing, payloads)": routing_s(rows) / 2,
+        "workers (decode, sort, count)": (after - before) / (last - first) / 2,
+        "Spark's bookkeeping": overhead,
+    }
+    return {**spent, "shuffle, S, outputs": whole - sum(spent.values()), "whole epoch": whole}
 
 
-def _cpu_seconds() -> dict[str, float]:
-    kinds = {"jvm": 0.0, "python_tasks": 0.0, "workers": 0.0}
-    for process in psutil.Process().children(recursive=True) + _workers():
-        try:
-            line, times = " ".join(process.cmdline()), process.cpu_times()
-        except psutil.Error:
-            continue
-        kind = "workers" if "megaphone.engine.spark.worker" in line else "jvm" if "java" in line else "python_tasks"
-        kinds[kind] += times.user + times.system
-    return kinds
+def fed_to_python(source: DataFrame) -> tuple[DataFrame, None]:
+    """What F is given, and nothing done with it."""
+
+    def swallow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.freeze()
+        for _ in batches:
+            pass
+        yield from ()
+
+    return source.select("key", sf.xxhash64("key").alias("hash")).mapInArrow(swallow, "key long"), None
+
+
+def routing_s(rows: int) -> float:
+    """Seconds one process takes to route and encode so many records, without Spark."""
+    bins, configuration = Bins.of_count(1 << 12), Configuration(megaphone.Assignment.round_robin(1 << 12, 2))
+    keys = keys_of(np.arange(1 << 16), KEYS, seed=1)
+    batch, rounds = pa.record_batch({"key": keys}), 20
+    begin = time.perf_counter()
+    for _ in range(rounds):
+        records = Records.at(Time(0), bins.of_hashes(hash_columns([batch["key"]])), batch)
+        for _, routed in address(configuration, records):
+            encode([routed])
+    return (time.perf_counter() - begin) / rounds / len(keys) * rows
+
+
+def _worker_cpu_seconds() -> float:
+    times = [process.cpu_times() for process in _workers()]
+    return float(sum(used.user + used.system for used in times))
 
 
 def _workers() -> list[psutil.Process]:
@@ -306,13 +346,13 @@ def _measure(bench: Bench, quick: bool) -> dict[str, Any]:
     console.print("steps: one bin of 16 MB an epoch, then all at once")
     moved = steps(bench)
     console.print("where the time goes")
-    spent = breakdown(bench, ours(1 << 12), 10_000_000)
+    spent = breakdown(bench, 10_000_000)
     return {
         "records_per_s": {name: best(found).records_per_s for name, found in rates.items()},
         "rates": [asdict(rate) for found in rates.values() for rate in found],
         "short_epoch_s": short,
         "steps": moved,
-        "cpu_s_per_million": spent,
+        "seconds_of_an_epoch": spent,
         "ratios": _ratios({name: best(found).records_per_s for name, found in rates.items()}, short, moved),
     }
 
@@ -336,8 +376,9 @@ def _print(console: Console, summary: dict[str, Any]) -> None:
     for name, rate in summary["records_per_s"].items():
         table.add_row(name, f"{rate:,.0f}")
     console.print(table)
-    for name, figures in (("ratios", "ratios"), ("steps", "steps"), ("cpu s per million records", "cpu_s_per_million")):
-        console.print(f"{name}: " + ", ".join(f"{key} {value:,.2f}" for key, value in summary[figures].items()))
+    for name in ("ratios", "steps", "seconds_of_an_epoch"):
+        figures = ", ".join(f"{key} {value:,.2f}" for key, value in summary[name].items())
+        console.print(f"{name.replace('_', ' ')}: {figures}")
     console.print(f"summary: {OUT / 'summary.json'}")
 
 

@@ -87,7 +87,7 @@ def operators(control: megaphone.Control, rows: DataFrame, time: dict[str, Any])
         megaphone.state_machine(control, rows, "k", count, OUTPUT, **time),
         megaphone.unary(control, rows, "k", total, OUTPUT, **time),
         megaphone.unary(control, rows, ["k"], tally, OUTPUT, state=fresh_counts, **time),
-        megaphone.binary(control, left, right, sf.xxhash64("k"), "k", lookup, OUTPUT, **time),
+        megaphone.binary(control, left, right, megaphone.Bits(sf.xxhash64("k")), sf.col("k"), lookup, OUTPUT, **time),
     ]
     union = frames[0]
     for frame in frames[1:]:
