@@ -50,13 +50,14 @@ class Assignment:
     Assignment([0, 1, 0, 1])
     """
 
-    __slots__ = ("owners",)
+    __slots__ = ("_workers", "owners")
 
     def __init__(self, owners: Iterable[int] | Owners) -> None:
         """Own a private, read-only copy of the owners, one per bin."""
         table = np.array(owners if isinstance(owners, np.ndarray) else list(owners), dtype=np.int32)
         table.flags.writeable = False
         self.owners: Owners = table
+        self._workers: list[WorkerId] | None = None
 
     @classmethod
     def round_robin(cls, bins: int, workers: int) -> "Assignment":
@@ -96,7 +97,9 @@ class Assignment:
 
     def workers(self) -> list[WorkerId]:
         """The workers that own a bin, ascending."""
-        return [WorkerId(int(w)) for w in np.unique(self.owners)]
+        if self._workers is None:
+            self._workers = [WorkerId(int(w)) for w in np.unique(self.owners)]
+        return self._workers
 
 
 class Configuration:

@@ -6,6 +6,8 @@ Would catch an operator that only works with our own way to start a query, and i
 import os
 from collections import Counter
 
+import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
 import megaphone
@@ -132,3 +134,35 @@ def test_batch_frame_closes_its_inputs(spark):
     rows = spark.createDataFrame([(key, 5, False) for key in range(10)], "k long, t long, ring boolean")
     frame = megaphone.unary(control, rows, "k", alarm, "k long, ring boolean, t long, pid int", time="t")
     assert Counter((row.ring, row.t) for row in frame.collect()) == {(False, 5): 10, (True, 1005): 10}
+
+
+def test_spark_may_count_its_partitions_anew_behind_it(spark, feed, start):
+    """Behind a coalesce or a union a task's number is not that of the slot."""
+    control = megaphone.Control(spark, workers=3, bins=BINS, slots=2)
+    source, others = feed("word string"), feed("word string", "others")
+    counts = megaphone.state_machine(control, source.frame, "word", count, "word string, n long")
+    plain = others.frame.repartition(3).selectExpr("upper(word) as word", "0L as n")
+    running = start(plain.union(counts).coalesce(1))
+    words = [chr(ord("a") + number % 26) for number in range(100)]
+    others.send([("other",)])
+    for epoch in range(3):
+        source.send([(word,) for word in words[epoch::3]])
+        running.settle()
+    control.migrate([2] * BINS, "batched", batch=3).wait(120)
+    source.send([(word,) for word in words])
+    running.settle()
+    assert Counter(map(tuple, running.outputs)) == counted(words * 2) + Counter([("OTHER", 0)])
+
+
+def test_sink_that_leaves_rows_unread_is_told_so(spark, feed, tmp_path):
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    source = feed("word string")
+    counts = megaphone.state_machine(control, source.frame, "word", count, "word string, n long")
+    writer = counts.writeStream.foreachBatch(lambda frame, _: frame.take(1))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        source.send([(word,) for word in "abcdefgh"], [(word,) for word in "abcdefgh"])
+        with pytest.raises(StreamingQueryException, match="the sink must read all rows of every epoch"):
+            query.processAllAvailable()
+    finally:
+        query.stop()

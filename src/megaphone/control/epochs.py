@@ -141,6 +141,14 @@ class Epochs:
                 self._bytes += report.bytes_in
 
     @property
+    def silent(self) -> set[WorkerId]:
+        """Workers of the epoch that is open that have not reported for every operator."""
+        plan = self._plans.get(self.epoch)
+        if plan is None:
+            return set()
+        return {worker for worker in plan.workers for op in self.operators.values() if worker not in op.reported}
+
+    @property
     def wants_epoch(self) -> bool:
         """Is there anything that only a further epoch can bring forward?"""
         due = any(self._is_due(operator) for operator in self.operators.values())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from megaphone.bins import WorkerId
 from megaphone.dataflow.records import Records
-from megaphone.progress import BEGIN, Time
+from megaphone.progress import Time
 
 BIN, HASH, TIME = "_bin", "_hash", "_time"
 """Columns beside the user's own, hash and time before F, bin and time behind it; an input may not use these names."""
@@ -66,10 +66,9 @@ def data_row(worker: WorkerId, slots: int, input: int, parts: Sequence[Records])
 
 
 def frontier_rows(slots: int, input: int, seen: Time) -> Iterator[pa.RecordBatch]:
-    """The largest time an F has seen on an input, told to every slot."""
-    if seen > BEGIN:
-        for slot in range(slots):
-            yield _row(slot, -1, FRONTIER + input, pa.py_buffer(int(seen).to_bytes(8, "little", signed=True)))
+    """The largest time an F has seen on an input, told to every slot; by it the slot also knows which one it is."""
+    for slot in range(slots):
+        yield _row(slot, -1, FRONTIER + input, pa.py_buffer(int(seen).to_bytes(8, "little", signed=True)))
 
 
 def seen_of(payload: bytes) -> Time:

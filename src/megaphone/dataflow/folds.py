@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.records import Records, runs
-from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, no_rows, rows_to_batch
+from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, make_row, no_rows, rows_to_batch
 from megaphone.errors import FoldError, PlanError
-from megaphone.progress import Frontier, Time
+from megaphone.progress import END, Frontier, Time
 
 Applied = tuple[pa.RecordBatch, tuple[Records, ...]]
 
@@ -198,10 +198,12 @@ class Agenda:
         """Post-date a record: for this very call of the host if the frontier has passed its time."""
         if self.now is not None and time < self.now:
             raise ValueError(f"a record cannot be post-dated to {time}, before its own time {self.now}")
+        if time >= END:
+            raise ValueError(f"a record cannot be post-dated to {time}: no time is that late")
         if self._frontier.less_equal(time):
             self._later[input].add(self.bin, time, row)
         else:
-            self.add(time, input, row)
+            self.add(time, input, self._later[input].row(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,10 @@ class Later:
         self._bins.append(bin)
         self._times.append(time)
         self._rows.append(tuple(row))
+
+    def row(self, values: Sequence[Any]) -> Any:
+        """A tuple of the user's as the row it will be when it comes back."""
+        return make_row(tuple(self._schema.names), values)
 
     def extend(self, records: Records) -> None:
         """Many rows."""
@@ -275,6 +281,8 @@ class VectorNotificator:
 
     def notify_at(self, records: Records) -> None:
         """Present these records again at their times; what is due before `bounds` the fold must do itself."""
+        if len(records) and records.times.max() >= END:
+            raise ValueError(f"a record cannot be post-dated to {END}: no time is that late")
         passed = np.flatnonzero(records.times < self.bounds[records.bins])
         if len(passed):
             bin, time = records.bins[passed[0]], records.times[passed[0]]

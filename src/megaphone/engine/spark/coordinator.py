@@ -18,6 +18,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
@@ -66,6 +67,8 @@ class Coordinator(Service):
                 if cls._instance is not None:
                     cls._instance.close()
                 cls._instance = cls(spark)
+            if spark not in cls._instance._sessions:
+                cls._instance._sessions.append(spark)
             return cls._instance
 
     def __init__(self, spark: SparkSession) -> None:
@@ -76,6 +79,7 @@ class Coordinator(Service):
         self.definitions: dict[str, ControlDefinition] = {}
         self.runs: dict[Key, Run] = {}
         self._spark = spark
+        self._sessions: list[SparkSession] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._folder = Path(mkdtemp(prefix="megaphone-"))
@@ -83,7 +87,7 @@ class Coordinator(Service):
         self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined)
         self.lease = self._office.address
         self.actions |= {
-            "plan": self._on(PlanQuestion, lambda m: self._run(m.key).plan(m)),
+            "plan": self._on(PlanQuestion, lambda m: self._begun(m.key).plan(m)),
             "place": self._on(PlaceQuestion, lambda m: self._run(m.key).place(m)),
             "report": self._on(ReportMessage, lambda m: self._run(m.key).report(m)),
             "frontier": self._on(FrontierQuestion, self._frontier),
@@ -120,6 +124,12 @@ class Coordinator(Service):
     def _run(self, key: Key) -> Run:
         with self._lock:
             if key not in self.runs:
+                raise PlanError(f"query {key.query} has ended")
+            return self.runs[key]
+
+    def _begun(self, key: Key) -> Run:
+        with self._lock:
+            if key not in self.runs:
                 definition = self.definitions.get(key.control)
                 if definition is None or self._closed.is_set():
                     raise PlanError(f"control {key.control} is not one of this application")
@@ -137,7 +147,7 @@ class Coordinator(Service):
 
     def _operators_of(self, key: Key, definition: ControlDefinition) -> Mapping[str, PickledSpec]:
         """The operators of a control that a query has; one that it has not would never come along in a migration."""
-        query = self._spark.streams.get(key.query)
+        query = self._query(key.query)
         if query is None:
             return definition.specs
         there = marks(query._jsq.streamingQuery().logicalPlan().toString())
@@ -168,18 +178,28 @@ class Coordinator(Service):
         while not self._closed.wait(LOOK_EVERY_S):
             if not self.runs:
                 continue
+            # The runs first: one that begins while we look must not seem to have ended.
+            known = list(self.runs)
             active = self._active_runs()
             with self._lock:
-                ended = [self.runs.pop(key) for key in list(self.runs) if key.run not in active]
+                ended = [self.runs.pop(key) for key in known if active is not None and key.run not in active]
             for run in ended:
                 run.close()
             if self._spark.sparkContext._jsc is None:
                 self.close()
 
-    def _active_runs(self) -> set[str]:
+    def _active_runs(self) -> set[str] | None:
+        """The runs that go on; none if Spark is gone; unknown if it did not answer this time."""
+        if self._spark.sparkContext._jsc is None:
+            return set()
         with contextlib.suppress(Exception):
-            return {str(query.runId) for query in self._spark.streams.active}
-        return set()
+            return {str(query.runId) for session in self._sessions for query in session.streams.active}
+        return None
+
+    def _query(self, query: str) -> StreamingQuery | None:
+        """A query that is active in any of the sessions that have a control."""
+        found = (session.streams.get(query) for session in self._sessions)
+        return next((query for query in found if query is not None), None)
 
     def _executors(self) -> int:
         """Executors that run tasks: the driver counts only if there is no other."""
@@ -189,14 +209,14 @@ class Coordinator(Service):
 
     def _is_bounded(self, query: str) -> bool:
         """Does a query end by itself when its sources have no more?"""
-        found = self._spark.streams.get(query)
+        found = self._query(query)
         return found is not None and "AvailableNow" in found._jsq.streamingQuery().trigger().toString()
 
     def _only_control_advanced(self, query: str, epoch: int) -> bool:
         """Did no source but ours get further with this epoch?"""
         if epoch == 0:
             return False
-        query_object = self._spark.streams.get(query)
+        query_object = self._query(query)
         assert query_object is not None
         log = query_object._jsq.streamingQuery().offsetLog()
         now, before = (_without_control(log.get(number).get().toString()) for number in (epoch, epoch - 1))

@@ -4,8 +4,8 @@ The coordinator holds one end, the worker the other; each notices at once when t
 closes what a dead process held. No heartbeat, no timeout to tune.
 """
 
+import contextlib
 import hmac
-import os
 import socket
 import threading
 from collections.abc import Callable
@@ -34,10 +34,9 @@ class LeaseOffice:
         """Listen; `joined` gets a newcomer's message and its connection, and says what to do when it is gone."""
         self._secret = secret.encode()
         self._joined = joined
-        mask = os.umask(0o177)
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unix.bind(str(path))
-        os.umask(mask)
+        path.chmod(0o600)
         self._listeners = [unix]
         tcp = None
         if host is not None:
@@ -51,6 +50,9 @@ class LeaseOffice:
     def close(self) -> None:
         """Accept nobody any more."""
         for listener in self._listeners:
+            # Closing alone would not wake the thread that waits in accept.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
             listener.close()
 
     def _accept(self, listener: socket.socket) -> None:

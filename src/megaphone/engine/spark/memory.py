@@ -25,7 +25,10 @@ LEND_FROM = 256 << 10
 def machine() -> str:
     """A name for this machine as long as it runs; empty where memory cannot be lent."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text().strip() if hasattr(os, "memfd_create") and boot.exists() else ""
+    if not hasattr(os, "memfd_create") or not boot.exists():
+        return ""
+    # Two containers on one kernel do not see each other's processes, but may have some of the same number.
+    return f"{boot.read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
 
 
 class Loans:
@@ -60,6 +63,8 @@ def borrow(loan: Loan) -> list[memoryview]:
     """Map what another process of this machine has lent; raises OSError if it cannot be reached."""
     file = os.open(f"/proc/{loan.pid}/fd/{loan.file}", os.O_RDWR)
     try:
+        if os.fstat(file).st_size != max((start + size for start, size in loan.places), default=0):
+            raise OSError(f"file {loan.file} of process {loan.pid} is not what was lent")
         memory = memoryview(mmap.mmap(file, 0))
     finally:
         os.close(file)

@@ -185,10 +185,11 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """Apply an epoch's records: the records follow as a stream."""
+    """Apply an epoch's records: the records follow as a stream of so many payloads."""
 
     orders: Orders
     frontier: int
+    payloads: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,7 @@ def _control_stream(control: Control) -> DataFrame:
     control.spark.dataSource.register(ControlSource)
     coordinator = control.coordinator
     options = {"unix": coordinator.address.unix, "secret": coordinator.secret, "control": control.name}
+    options["slots"] = str(control.slots)
     if coordinator.address.tcp is not None:
         options["tcp"] = coordinator.address.tcp
     return control.spark.readStream.format(FORMAT).options(**options).load()
@@ -197,7 +198,7 @@ def _upstream(coordinator: Coordinator, by_epoch: bool, frame: DataFrame) -> tup
 
 
 def _before(frame: DataFrame) -> set[tuple[str, str]]:
-    return marks(str(frame._jdf.queryExecution().logical()))
+    return marks(str(frame._jdf.queryExecution().analyzed()))
 
 
 def _check_clock(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> None:

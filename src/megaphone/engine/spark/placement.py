@@ -47,6 +47,17 @@ class Placement:
         with self._changed:
             return {worker: resident.join for worker, resident in self._residents.items()}
 
+    @property
+    def lost(self) -> set[WorkerId]:
+        """The workers that are gone with what they owned."""
+        with self._changed:
+            return set(self._lost)
+
+    def forgive(self, worker: WorkerId) -> None:
+        """A worker that is gone owned nothing: it may be started anew."""
+        with self._changed:
+            self._lost.pop(worker, None)
+
     def addresses(self) -> dict[int, Address]:
         """Where each worker that is there listens."""
         return {int(worker): join.address for worker, join in self.residents.items()}
@@ -78,10 +89,11 @@ class Placement:
     def joined(self, join: Join, connection: socket.socket) -> None:
         """A worker is there."""
         with self._changed:
-            if self._closed:
-                connection.close()
-                return
-            self._residents[WorkerId(join.worker)] = Resident(join, connection)
+            worker = WorkerId(join.worker)
+            if self._closed or worker in self._residents or worker not in self._promised:
+                # Late, or one too many: two processes must never be the same worker.
+                raise OSError(f"worker {worker} is not wanted")
+            self._residents[worker] = Resident(join, connection)
             self._changed.notify_all()
 
     def gone(self, join: Join) -> None:

@@ -6,7 +6,6 @@ before anything of theirs is read. Errors keep their kind across the call.
 
 import hmac
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -78,11 +77,8 @@ class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 def listen(service: Service, secret: str, path: Path, host: str | None) -> tuple[list[Listener], Address]:
     """Serve on a Unix socket only its user can open, and on TCP if a host is given."""
-    mask = os.umask(0o177)
-    try:
-        listeners = [Listener(f"grpc+unix://{path}", service, secret)]
-    finally:
-        os.umask(mask)
+    listeners = [Listener(f"grpc+unix://{path}", service, secret)]
+    path.chmod(0o600)
     tcp = None
     if host is not None:
         listeners.append(Listener(f"grpc+tcp://{host}:0", service, secret))
@@ -136,8 +132,13 @@ def guarded_stream(stream: Iterator[T]) -> Iterator[T]:
 
 
 def _with_kind(error: MegaphoneError) -> flight.FlightServerError:
-    kind = {"kind": type(error).__name__, "message": str(error)}
-    return flight.FlightServerError(str(error).splitlines()[0], extra_info=json.dumps(kind).encode())
+    kind = {"kind": type(error).__name__, "message": _short(str(error))}
+    return flight.FlightServerError(str(error).splitlines()[0][:200], extra_info=json.dumps(kind).encode())
+
+
+def _short(message: str, most: int = 5000) -> str:
+    """What gRPC lets through: the head, which says where, and the tail, which says what."""
+    return message if len(message) <= most else f"{message[: most // 2]}\n...\n{message[-most // 2 :]}"
 
 
 def raise_own(error: flight.FlightError) -> NoReturn:

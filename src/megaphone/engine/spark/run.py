@@ -69,16 +69,22 @@ class Run:
         self._only_control_advanced = only_control_advanced
         self._caller = caller
         self._polls = 0
+        self._gave: dict[str, set[WorkerId]] = {}
         self._sender = ThreadPoolExecutor(max_workers=4, thread_name_prefix="orders")
 
     def plan(self, question: PlanQuestion) -> PlanAnswer:
         """The plan of an epoch; made, and sent ahead to the workers that pull, when it is first asked for."""
         with self.lock:
-            fresh = question.epoch != self.epochs.epoch
+            fresh = question.epoch > self.epochs.epoch
             if fresh and self.epochs.epoch < 0 and question.epoch > 0:
                 raise PlanError(
                     f"query {self.key.query} goes on at epoch {question.epoch}, but the state of its operators ended "
                     "with the process that had it; start it with a new checkpoint location"
+                )
+            if fresh and self.epochs.silent:
+                raise PlanError(
+                    f"epoch {self.epochs.epoch} of query {self.key.query} was committed, but workers "
+                    f"{sorted(self.epochs.silent)} were not asked for it: the sink must read all rows of every epoch"
                 )
             closing = fresh and self.bounded and self._only_control_advanced(question.epoch)
             plan = self.epochs.open(question.epoch, closing)
@@ -86,9 +92,11 @@ class Run:
             self._dismiss_surplus()
             self._polls = 0
             wanted = sorted({*plan.workers, *map(WorkerId, range(self.epochs.workers))})
+            self._forgive()
+            current = question.epoch == self.epochs.epoch
         if fresh:
             self._send_ahead(plan)
-        spawn = [int(worker) for worker in self.placement.claim(question.executor, wanted)]
+        spawn = [int(worker) for worker in self.placement.claim(question.executor, wanted)] if current else []
         return PlanAnswer.of(plan, question.known, self.placement.addresses(), spawn)
 
     def place(self, question: PlaceQuestion) -> PlaceAnswer:
@@ -124,7 +132,8 @@ class Run:
             self._polls += 1
             if self.bounded:
                 return not self._closed_inputs or self.epochs.wants_epoch
-            missing = set(range(self.epochs.workers)) - set(self.placement.residents)
+            self._forgive()
+            missing = set(range(self.epochs.workers)) - set(self.placement.residents) - self.placement.lost
             wanted = self.epochs.wants_epoch or bool(missing) or self._is_shrunk
             return self._polls > 1 and self.epochs.epoch >= 0 and wanted
 
@@ -148,6 +157,12 @@ class Run:
             for worker in surplus:
                 self.placement.dismiss(WorkerId(worker))
 
+    def _forgive(self) -> None:
+        """A worker that is gone and owned nothing may be started anew."""
+        for worker in self.placement.lost:
+            if not any((owners.owners == worker).any() for _, owners in self.epochs.configuration.entries):
+                self.placement.forgive(worker)
+
     def close(self) -> None:
         """The query has ended: so do its workers and what was still to migrate."""
         self.placement.close()
@@ -162,11 +177,13 @@ class Run:
         residents = self.placement.residents
         orders: dict[WorkerId, list[Orders]] = {}
         for name, operator in plan.operators.items():
-            for worker in {move.target for move in operator.moves}:
+            # Who gave bins away before learns that they are safe elsewhere; it may not be called for anything else.
+            for worker in {move.target for move in operator.moves} | self._gave.get(name, set()):
                 sources = {move.source for move in operator.moves if move.target == worker}
                 if worker in residents and sources <= residents.keys():
                     told = orders_for(worker, name, plan.epoch, operator, lambda w: residents[w].address)
                     orders.setdefault(worker, []).append(told)
+            self._gave[name] = {move.source for move in operator.moves}
         for worker, messages in orders.items():
             self._sender.submit(self._send, worker, messages)
 

@@ -1,7 +1,7 @@
 """The control stream as a Spark source: it starts a micro-batch when a migration needs one and no data comes.
 
-It carries no rows: what an epoch is to do is in its plan. In a bounded run it advances with every epoch, so that there
-is one more after the data, in which the inputs are closed.
+It carries no records: what an epoch is to do is in its plan. In a bounded run it advances with every epoch, so that
+there is one more after the data, in which the inputs are closed.
 Neighbours: coordinator.py says when to ring; operators.py unions it in behind F.
 """
 
@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from megaphone.dataflow.exchange import DDL
+from megaphone.dataflow.exchange import DDL, frontier_rows
 from megaphone.engine.spark.messages import Address, Bell
 from megaphone.engine.spark.rpc import Caller
+from megaphone.progress import BEGIN
 
 FORMAT = "megaphone-control"
 OFFSET = "megaphone_bell"
@@ -46,6 +48,7 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._address = Address(options["unix"], options.get("tcp"))
         self._secret = options["secret"]
         self._control = options["control"]
+        self._slots = int(options["slots"])
         self._bounded = False
         self._caller: Caller | None = None
 
@@ -66,12 +69,12 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {OFFSET: start[OFFSET] + int(wanted)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """Nothing to read, so no task."""
-        return []
+        """One, and only when it rings: then there may be no F to speak to the slots."""
+        return [InputPartition(0)] if end != start else []
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """No rows."""
-        yield from ()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """No records, only a word to each slot."""
+        yield from frontier_rows(self._slots, 0, BEGIN)
 
 
 def leave_quietly() -> None:

@@ -44,7 +44,7 @@ from megaphone.engine.spark.messages import (
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.rpc import Caller, raise_own
 from megaphone.engine.spark.spawn import executor_id, spawn
-from megaphone.errors import FoldError, PlanError, WorkerLost
+from megaphone.errors import FoldError, PlanError, ProtocolError, WorkerLost
 from megaphone.progress import BEGIN, CLOSED, END, Frontier, Time
 
 GATHER_BYTES = 1 << 20
@@ -89,20 +89,22 @@ def _caller(binding: Binding) -> Caller:
 
 def _current(binding: Binding) -> Epoch | None:
     """The plan of the epoch this task belongs to; none on a batch DataFrame. Asked for once a process."""
+    if not binding.streaming:
+        return None
     context = TaskContext.get()
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
     if query is None:
-        if binding.streaming:
-            raise PlanError(
-                f"operator {binding.spec.name} of a streaming query runs in a job that does not know its query; "
-                "in foreachBatch, start threads with pyspark.InheritableThread"
-            )
-        return None
+        raise PlanError(
+            f"operator {binding.spec.name} of a streaming query runs in a job that does not know its query; "
+            "in foreachBatch, start threads with pyspark.InheritableThread"
+        )
     key = Key(query, context.getLocalProperty("spark.jobGroup.id") or "", binding.control)
     number = int(context.getLocalProperty("streaming.sql.batchId") or 0)
     known = _epochs.get(key)
     if known is None or known.answer.epoch != number:
+        for old in [other for other in _epochs if other.query == query and other.run != key.run]:
+            del _epochs[old]
         known = _epochs[key] = _ask(binding, key, number, known)
     return known
 
@@ -178,6 +180,8 @@ class _Reader:
 class Delivery:
     """What reached one slot in one epoch: payloads by worker, and the largest time seen on each input."""
 
+    slot: int | None
+    """None if nothing came at all, not even a word from an F."""
     payloads: dict[WorkerId, list[tuple[int, pa.Buffer]]]
     seen: tuple[Time, ...]
 
@@ -185,7 +189,9 @@ class Delivery:
 def _receive(inputs: int, before: tuple[Time, ...], batches: Iterator[pa.RecordBatch]) -> Delivery:
     payloads: dict[WorkerId, list[tuple[int, pa.Buffer]]] = defaultdict(list)
     seen = list(before)
+    slot: int | None = None
     for batch in batches:
+        slot = batch.column(0)[0].as_py() if batch.num_rows else slot
         workers, kinds = batch.column(1).to_pylist(), batch.column(2).to_pylist()
         for row, (worker, kind) in enumerate(zip(workers, kinds, strict=True)):
             payload = batch.column(3)[row].as_buffer()
@@ -194,7 +200,7 @@ def _receive(inputs: int, before: tuple[Time, ...], batches: Iterator[pa.RecordB
                 seen[input] = max(seen[input], exchange.seen_of(payload.to_pybytes()))
             else:
                 payloads[WorkerId(worker)].append((kind, payload))
-    return Delivery(payloads, tuple(seen[:inputs]))
+    return Delivery(slot, payloads, tuple(seen[:inputs]))
 
 
 def host(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -206,17 +212,30 @@ def host(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     plan = epoch.answer.operators[binding.spec.name]
     delivery = _receive(len(plan.seen), plan.seen, batches)
     frontier = _frontier(binding, epoch, plan, delivery)
-    slot = TaskContext.get().partitionId() % binding.slots  # type: ignore[union-attr]
-    mine = [WorkerId(worker) for worker in epoch.answer.workers if worker % binding.slots == slot]
+    mine = _workers_of_slot(binding, epoch, delivery)
     feed = _Feed(binding, epoch, plan, frontier)
-    reports: list[Report] = []
     with ThreadPoolExecutor(max_workers=max(1, len(mine))) as pool:
-        for outputs, report in pool.map(lambda worker: feed(worker, delivery.payloads[worker]), mine):
-            yield from outputs
-            reports.append(report)
-    seen = [int(time) for time in delivery.seen]
+        fed = list(pool.map(lambda worker: feed(worker, delivery.payloads.get(worker, [])), mine))
+    # Before the outputs: who reads them may stop early.
+    reports, seen = [report for _, report in fed], [int(time) for time in delivery.seen]
     message = ReportMessage(epoch.key, binding.spec.name, epoch.answer.epoch, reports, seen, frontier.bound)
     _caller(binding).call(binding.coordinator, "report", message, type(None))
+    for outputs, _ in fed:
+        yield from outputs
+
+
+def _workers_of_slot(binding: Binding, epoch: Epoch, delivery: Delivery) -> list[WorkerId]:
+    """The workers this task feeds. The rows say which slot it is: behind a union or a coalesce, Spark counts anew."""
+    slot = delivery.slot
+    if slot is None:
+        slot = TaskContext.get().partitionId() % binding.slots  # type: ignore[union-attr]
+    mine = [WorkerId(worker) for worker in epoch.answer.workers if worker % binding.slots == slot]
+    if strangers := delivery.payloads.keys() - set(mine):
+        raise ProtocolError(
+            f"records for workers {sorted(strangers)} came to slot {slot} of operator {binding.spec.name} "
+            f"in epoch {epoch.answer.epoch}"
+        )
+    return mine
 
 
 def _frontier(binding: Binding, epoch: Epoch, plan: OperatorPlan, delivery: Delivery) -> Frontier:
@@ -254,7 +273,7 @@ class _Feed:
     def __call__(self, worker: WorkerId, payloads: list[tuple[int, pa.Buffer]]) -> tuple[list[pa.RecordBatch], Report]:
         number = self._epoch.answer.epoch
         orders = orders_for(worker, self._binding.spec.name, number, self._plan, self._address_of)
-        request = ApplyRequest(orders, self._frontier.bound)
+        request = ApplyRequest(orders, self._frontier.bound, len(payloads))
         descriptor = flight.FlightDescriptor.for_command(dump(request))
         client = self._caller.client(self._address_of(worker))
         try:

@@ -47,7 +47,8 @@ class Tenancy:
         self._broken: Exception | None = None
 
     def prepare(self, orders: Orders) -> None:
-        """Learn of an epoch before its records come: start to pull at once."""
+        """Learn of an epoch before its records come: start to pull at once, and let go of what left before."""
+        self._forget_before(orders.epoch)
         with self._leaving_lock:
             if orders.epoch > self.epoch and (self._pulls is None or self._pulls.epoch != orders.epoch):
                 self._pulls = Pulls(self._pool, self._caller, self.operator, orders.epoch, orders.arrivals)
@@ -94,7 +95,6 @@ class Tenancy:
     def _apply(self, orders: Orders, records: Iterable[tuple[int, Records]], frontier: Frontier) -> Result:
         begin = time.perf_counter_ns()
         self.prepare(orders)
-        self._forget_before(orders.epoch)
         for bin in orders.departures:
             self._leave(orders.epoch, BinId(bin))
         self.host.frontier = max(self.host.frontier, Frontier(Time(orders.frontier)))
@@ -103,7 +103,7 @@ class Tenancy:
             self.host.hold(BinId(bin), Time(at))
         for input, part in records:
             self.host.receive(part, input)
-        outcomes = list(self._advance(frontier))
+        outcomes = list(self._advance(max(frontier, self.host.frontier)))
         busy = time.perf_counter_ns() - begin
         applied, late = sum(o.applied for o in outcomes), sum(o.late for o in outcomes)
         arrived = self._pulls.bytes if self._pulls else 0
@@ -115,7 +115,7 @@ class Tenancy:
         assert self._pulls is not None
         if not self._pulls.done:
             yield self.host.advance(frontier)
-        for parcel in self._pulls.wait().values():
+        for parcel in self._pulls.take().values():
             self.host.install(parcel)
         yield self.host.advance(frontier)
 

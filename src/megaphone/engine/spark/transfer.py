@@ -16,8 +16,9 @@ import pyarrow.flight as flight
 from megaphone.bins import BinId
 from megaphone.dataflow.state import Packed, Parcel, unpack
 from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine
-from megaphone.engine.spark.messages import Arrival, ParcelHead, PullRequest, dump, load
+from megaphone.engine.spark.messages import Arrival, Loan, ParcelHead, PullRequest, dump, load
 from megaphone.engine.spark.rpc import Caller, guarded_stream, raise_own
+from megaphone.errors import ProtocolError, WorkerLost
 
 CHUNKS = pa.schema([("chunk", pa.binary())])
 
@@ -31,10 +32,20 @@ def _batches(
     parcels: Iterable[Packed], loans: Loans | None
 ) -> Iterator[tuple[pa.RecordBatch, pa.Buffer] | pa.RecordBatch]:
     for packed in parcels:
-        loan = loans.lend(packed.parts) if loans is not None and sum(packed.sizes) >= LEND_FROM else None
+        loan = _lend(packed, loans)
         yield _chunk(b""), pa.py_buffer(dump(ParcelHead(packed.bin, packed.sizes, loan)))
         if loan is None:
             yield from map(_chunk, packed.chunks())
+
+
+def _lend(packed: Packed, loans: Loans | None) -> Loan | None:
+    if loans is None or sum(packed.sizes) < LEND_FROM:
+        return None
+    try:
+        return loans.lend(packed.parts)
+    except OSError:
+        # No more files or memory to lend: the stream needs neither.
+        return None
 
 
 def _chunk(data: memoryview | bytes) -> pa.RecordBatch:
@@ -99,14 +110,24 @@ class Pulls:
         """Has everything arrived?"""
         return all(future.done() for future in self._futures)
 
-    def wait(self) -> Mapping[BinId, Parcel]:
+    def take(self) -> Mapping[BinId, Parcel]:
         """All parcels, once they are here; raises what went wrong on the way."""
         for future in self._futures:
             future.result()
-        return self._arrived
+        arrived, self._arrived = self._arrived, {}
+        return arrived
 
     def _run(self, caller: Caller, arrival: Arrival, operator: str, epoch: int) -> None:
-        for parcel, size in pull(caller, arrival, operator, epoch):
+        try:
+            self._receive(pull(caller, arrival, operator, epoch))
+        except WorkerLost:
+            # Once more: the old owner has everything until the epoch is committed, and a connection may just be torn.
+            self._receive(pull(caller, arrival, operator, epoch))
+        if missing := set(arrival.bins) - self._arrived.keys():
+            raise ProtocolError(f"bins {sorted(missing)} did not come from worker {arrival.source} at epoch {epoch}")
+
+    def _receive(self, parcels: Iterable[tuple[Parcel, int]]) -> None:
+        for parcel, size in parcels:
             with self._lock:
+                self.bytes += 0 if parcel.bin in self._arrived else size
                 self._arrived[parcel.bin] = parcel
-                self.bytes += size

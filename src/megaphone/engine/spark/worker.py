@@ -8,6 +8,7 @@ Neighbours: placement.py starts it, tasks feed it, other workers pull from it.
 import contextlib
 import os
 import pickle
+import resource
 import shutil
 import socket
 import sys
@@ -44,6 +45,7 @@ from megaphone.engine.spark.messages import (
 from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.tenancy import Tenancy
 from megaphone.engine.spark.transfer import serve
+from megaphone.errors import ProtocolError
 from megaphone.progress import Frontier, Time
 
 OUTPUT_ROWS = 1 << 16
@@ -77,7 +79,14 @@ class Worker(Service):
         orders = request.orders
         tenancy = self._tenancy(orders.operator)
         inputs = self._specs[orders.operator].inputs
-        records = [(kind, part) for kind, payload in _payloads(reader) for part in decode(payload, inputs[kind].schema)]
+        payloads = list(_payloads(reader))
+        if len(payloads) != request.payloads:
+            # A feeder that dies looks like one that is done: its epoch must not be applied in part.
+            raise ProtocolError(
+                f"worker {self.config.worker} got {len(payloads)} of {request.payloads} payloads "
+                f"of operator {orders.operator} in epoch {orders.epoch}"
+            )
+        records = [(kind, part) for kind, payload in payloads for part in decode(payload, inputs[kind].schema)]
         outputs, report = tenancy.apply(orders, records, Frontier(Time(request.frontier)))
         writer.begin(outputs[0].schema)
         for output in outputs:
@@ -118,6 +127,9 @@ def _payloads(reader: Any) -> Any:
 
 def main() -> None:
     """Run until the lease ends."""
+    # A bin that was lent keeps a file open as long as its state lives.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     config = load(sys.stdin.buffer.read(), WorkerConfig)
     # A private folder: only this user can reach the socket in it.
     folder = Path(mkdtemp(prefix="megaphone-"))
