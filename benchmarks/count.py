@@ -229,10 +229,11 @@ def steps(bench: Bench) -> dict[str, float]:
     swapped = [(bin + 1) % 2 for bin in range(64)]
     straight = [bin % 2 for bin in range(64)]
     with bench.query(build, rows=1000, preload=20_000) as (query, control):
-        steady = durations_of(query, warm=15, epochs=25)
-        begin = query.lastProgress.batchId + 1
+        steady = durations_of(query, warm=30, epochs=30)
+        begin = query.lastProgress.batchId + 2
         fluid = control.migrate(swapped, "fluid").wait(120)
-        moving = durations_of(query, warm=begin, epochs=len(fluid.plan.steps) - 2)
+        moving = durations_of(query, warm=begin, epochs=len(fluid.plan.steps) - 4)
+        steady += durations_of(query, warm=query.lastProgress.batchId + 1, epochs=30)
         begin = query.lastProgress.batchId + 1
         at_once = control.migrate(straight, "all_at_once").wait(120)
         busy = durations_of(query, warm=begin, epochs=4)
@@ -335,7 +336,7 @@ def _measure(bench: Bench, quick: bool) -> dict[str, Any]:
         name = f"megaphone, 2^{bins.bit_length() - 1} bins"
         rates[name] = [bench.rate(name, ours(bins), rows, epochs) for rows in sizes]
     name = "groupBy().count(), RocksDB"
-    rates[name] = [bench.rate(name, builtin, rows, 3) for rows in (200_000, 1_000_000)]
+    rates[name] = [bench.rate(name, builtin, rows, 3) for rows in (200_000, 600_000, 1_000_000)]
     name = "transformWithStateInPandas"
     rates[name] = [bench.rate(name, in_pandas, rows, 2, preload=0) for rows in (5_000,)]
     console.print("short epochs of 10 records")
