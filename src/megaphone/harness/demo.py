@@ -34,7 +34,7 @@ from megaphone.harness.words import HOURS, OUTPUT, Vocabulary, count_by_hour
 
 WORDS = 1_700_000
 RATE = 20_000
-BINS = 256
+BINS = 512
 STRATEGIES: tuple[tuple[str, dict[str, Any]], ...] = (("all_at_once", {}), ("batched", {"batch": 4}), ("optimized", {}))
 WARM_UP_S = 8.0
 STEADY_S = 8.0
