@@ -211,11 +211,10 @@ def best(rates: list[Rate]) -> Rate:
 
 def steps(bench: Bench) -> dict[str, float]:
     """Short epochs with and without a step in them, and how fast bins move."""
-    big = np.ones((16 << 20) // 8)
 
     def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
         control = megaphone.Control(source.sparkSession, workers=2, bins=64)
-        heavy = lambda: {"ballast": big.copy(), "counts": Counts()}  # noqa: E731
+        heavy = lambda: {"ballast": np.ones((16 << 20) // 8), "counts": Counts()}  # noqa: E731
 
         @megaphone.vectorised
         def fold(records: megaphone.Records, states: megaphone.States, _: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ Neighbours: the engines build these from what users call, workers receive them. 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -69,6 +69,10 @@ class OperatorSpec:
     def __post_init__(self) -> None:
         if len({input.time is None for input in self.inputs}) > 1:
             raise PlanError(f"operator {self.name} has one input by epoch and one by column; choose one for both")
+
+    def without_fold(self) -> "OperatorSpec":
+        """As the tasks of a stream carry it: they route and feed, and only workers fold."""
+        return replace(self, fold=cast(Fold, None))
 
     @property
     def by_epoch(self) -> bool:

@@ -142,6 +142,7 @@ def _build(
 
 def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> Binding:
     coordinator = control.coordinator
+    streaming = any(frame.isStreaming for frame in frames)
     return Binding(
         coordinator.address,
         coordinator.lease,
@@ -150,8 +151,8 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
         control.name,
         control.bins,
         control.slots,
-        spec,
-        any(frame.isStreaming for frame in frames),
+        spec.without_fold() if streaming else spec,
+        streaming,
         tuple(_upstream(coordinator, spec.by_epoch, frame) for frame in frames),
     )
 
