@@ -4,6 +4,7 @@
       PlanError         the user's: a plan, a control message or an argument that cannot be followed
       FoldError         the user's: a fold that raised; carries operator, bin and time
       WorkerLost        the machine's: a worker process is gone
+      CheckpointError   the checkpoint's: state that is damaged, missing, or of another query
       ProtocolError     ours: the one rule would have been broken
 
 The first line of every message says the fact with its values, since Spark buries the rest.
@@ -23,7 +24,11 @@ class FoldError(MegaphoneError):
 
 
 class WorkerLost(MegaphoneError):
-    """A worker process is gone, and with it the bins only it had."""
+    """A worker process is gone, and none could be put in its place."""
+
+
+class CheckpointError(MegaphoneError):
+    """What is in the checkpoint location is damaged, missing, or does not fit the query."""
 
 
 class ProtocolError(MegaphoneError):

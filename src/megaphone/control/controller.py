@@ -6,7 +6,7 @@ what has moved stays moved.  Neighbours: plan.py is what it follows, epochs.py a
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Literal
@@ -24,6 +24,10 @@ class Migration:
     """A plan on its way: what has been issued, what has completed, and how long it took."""
 
     plan: Plan
+    then_workers: int | None = None
+    """With its end the workers from this number on are not needed any more."""
+    number: int = 0
+    """Which command asked for it."""
     phase: Phase = "waiting"
     issued: int = 0
     completed: int = 0
@@ -67,7 +71,7 @@ class Controller:
         self._expected = current
         self._queue: deque[Migration] = deque()
         self._in_flight = False
-        self._resume_at: Time | None = None
+        self.resume_at: Time | None = None
         self.history: list[Migration] = []
 
     @property
@@ -85,22 +89,46 @@ class Controller:
         """Has a step been issued that has not completed?"""
         return self._in_flight
 
-    def submit(self, plan: Plan, workers: int, now: Time) -> Migration:
-        """Accept a plan, or refuse it and change nothing."""
+    def check(self, plan: Plan, workers: int, now: Time) -> Assignment:
+        """Refuse a plan that cannot be followed; else say where it ends."""
         expected = plan.check(self._expected, workers)
         for step in plan.steps:
             if step.time is not None and step.time < now:
                 raise PlanError(
                     f"reconfiguration at time {step.time} is behind the frontier {now}; choose {now} or later"
                 )
-        self._expected = expected
-        migration = Migration(plan)
+        return expected
+
+    def submit(
+        self, plan: Plan, workers: int, now: Time, then_workers: int | None = None, number: int = 0
+    ) -> Migration:
+        """Accept a plan, or refuse it and change nothing."""
+        self._expected = self.check(plan, workers, now)
+        migration = Migration(plan, then_workers, number)
         self.history.append(migration)
         if plan.steps:
             self._queue.append(migration)
         else:
             migration.end("done")
         return migration
+
+    def expect(self, assignment: Assignment) -> None:
+        """Nothing is to do, and the bins are where they have been put."""
+        assert not self._queue
+        self._expected = assignment
+
+    def take_up(
+        self, migrations: Iterable[Migration], in_flight: bool, resume_at: Time | None, current: Assignment
+    ) -> None:
+        """Go on with migrations that were under way, or had ended, when the driver died."""
+        self.history = list(migrations)
+        self.resume_at = resume_at
+        self._queue = deque(migration for migration in self.history if migration.ended_s is None)
+        self._in_flight = in_flight
+        self._expected = current
+        for migration in self._queue:
+            for step in self._left(migration) if migration.phase != "cancelled" else ():
+                self._expected = self._expected.after((move.bin, move.target) for move in step.moves)
 
     def ready(self, now: Time) -> bool:
         """Would `next_step` issue one if asked at `now`, gap aside?"""
@@ -110,7 +138,7 @@ class Controller:
     def next_step(self, epoch: Time, now: Time) -> Step | None:
         """The step to issue in this epoch, if its turn has come; a timed one is issued as early as it may be."""
         step = self._peek()
-        if step is None or self._in_flight or (self._resume_at is not None and epoch < self._resume_at):
+        if step is None or self._in_flight or (self.resume_at is not None and epoch < self.resume_at):
             return None
         migration = self._queue[0]
         if migration.began_s is None:
@@ -123,7 +151,7 @@ class Controller:
         """The step in flight has happened on every operator, and its epoch is committed."""
         migration = self._queue[0]
         self._in_flight = False
-        self._resume_at = Time(epoch + migration.plan.gap)
+        self.resume_at = Time(epoch + migration.plan.gap)
         migration.completed += 1
         migration.bytes_moved += bytes_moved
         if migration.phase == "cancelled" or migration.completed == len(migration.plan.steps):
@@ -164,7 +192,7 @@ class Controller:
     def _finish(self, phase: Phase) -> None:
         if phase == "cancelled":
             # Whoever cancels a migration does not want to wait for its gap either.
-            self._resume_at = None
+            self.resume_at = None
         self._queue.popleft().end(phase)
 
     def _stoppable(self) -> Migration:

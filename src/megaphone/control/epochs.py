@@ -5,6 +5,7 @@ controller may issue the next one, and moves whose time an operator's output fro
 Neighbours: controller.py, stream.py; the engines ask and report.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,6 +19,9 @@ from megaphone.errors import PlanError, ProtocolError
 from megaphone.progress import BEGIN, CLOSED, OPEN, Frontier, Time
 
 Clock = Literal["epoch", "column"]
+
+RECOVERIES = 1000
+"""How many recoveries are remembered, to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,18 @@ class EpochPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """Bins that a worker took from the checkpoint: how many, how many epochs it redid, and when."""
+
+    operator: str
+    worker: WorkerId
+    bins: int
+    epochs: int
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a worker says of one operator in one epoch it has applied."""
 
@@ -57,6 +73,10 @@ class Report:
     late: int = 0
     bytes_in: int = 0
     busy_ns: int = 0
+    kept_from: int = 0
+    """The first epoch whose input this worker's bins still need, should they have to be recovered."""
+    recoveries: tuple[Recovery, ...] = ()
+    """Since its last report."""
 
 
 @dataclass(slots=True)
@@ -67,9 +87,13 @@ class Operator:
     inputs: int = 1
     pending: Pending = field(default_factory=Pending)
     frontier: Frontier = OPEN
+    open_frontier: Frontier = OPEN
+    """Where the frontier was before the inputs were closed: a later run over the same checkpoint goes on from there."""
     seen: list[Time] = field(default_factory=list)
     output: dict[WorkerId, Time] = field(default_factory=dict)
     reported: set[WorkerId] = field(default_factory=set)
+    kept_from: dict[WorkerId, int] = field(default_factory=dict)
+    """By the reports of the epoch that is open, the first epoch whose input each worker needs."""
     late: int = 0
     applied: int = 0
 
@@ -95,18 +119,23 @@ class Epochs:
         self.version = 0
         self.epoch = -1
         self._plans: dict[int, EpochPlan] = {}
-        self._happened: set[str] = set()
-        self._closed = False
-        self._bytes = 0
+        self.happened: set[str] = set()
+        self.closed = False
+        self.bytes_moved = 0
+        self.recoveries: deque[Recovery] = deque(maxlen=RECOVERIES)
 
     @property
     def now(self) -> Time:
         """The earliest time at which nothing has been applied on any operator."""
         return max(self._time_of(operator) for operator in self.operators.values())
 
-    def submit(self, plan: Plan) -> Migration:
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan that this query cannot follow from where it will be."""
+        self.controller.check(plan, self.workers, self.now)
+
+    def submit(self, plan: Plan, then_workers: int | None = None, number: int = 0) -> Migration:
         """Accept a plan for this query, or refuse it."""
-        return self.controller.submit(plan, self.workers, self.now)
+        return self.controller.submit(plan, self.workers, self.now, then_workers, number)
 
     def open(self, epoch: int, closing: bool = False) -> EpochPlan:
         """The plan of an epoch; made once."""
@@ -116,7 +145,7 @@ class Epochs:
             self._committed(epoch)
             self.epoch = epoch
             # Inputs that have ended stay so: a frontier never goes back.
-            self._closed |= closing
+            self.closed |= closing
             self._issue(epoch)
             # One epoch back stays for a straggling task; Spark asks for nothing older.
             self._plans = {old: plan for old, plan in self._plans.items() if old == epoch - 1}
@@ -131,6 +160,8 @@ class Epochs:
             return
         state = self.operators[operator]
         state.frontier = Frontier(frontier)
+        if not state.frontier.closed:
+            state.open_frontier = state.frontier
         state.seen = list(seen)
         for report in reports:
             if report.worker not in state.reported:
@@ -138,7 +169,9 @@ class Epochs:
                 state.output[report.worker] = report.frontier
                 state.late += report.late
                 state.applied += report.applied
-                self._bytes += report.bytes_in
+                self.bytes_moved += report.bytes_in
+                state.kept_from[report.worker] = report.kept_from
+                self.recoveries.extend(report.recoveries)
 
     @property
     def silent(self) -> set[WorkerId]:
@@ -149,6 +182,19 @@ class Epochs:
         return {worker for worker in plan.workers for op in self.operators.values() if worker not in op.reported}
 
     @property
+    def needed_from(self) -> int:
+        """The first epoch whose input some worker may still need, by the reports of the epoch that is open."""
+        needs = [epoch for operator in self.operators.values() for epoch in operator.kept_from.values()]
+        return min(needs, default=0)
+
+    def residence(self, operator: str) -> Assignment:
+        """Where each bin of an operator was before the epoch that is open: moves that have not happened are undone."""
+        plan = self._plans.get(self.epoch)
+        moves = list(plan.operators[operator].moves) if plan else []
+        moves += [move for later in self.operators[operator].pending for move in later.moves]
+        return self.configuration.last.after((move.bin, move.source) for move in reversed(moves))
+
+    @property
     def wants_epoch(self) -> bool:
         """Is there anything that only a further epoch can bring forward?"""
         due = any(self._is_due(operator) for operator in self.operators.values())
@@ -157,7 +203,7 @@ class Epochs:
     @property
     def _complete(self) -> bool:
         """Has the step in flight happened on every operator?"""
-        return self._happened == set(self.operators)
+        return self.happened == set(self.operators)
 
     def _is_due(self, operator: Operator) -> bool:
         # By its own clock, not by `now`: an operator that is behind the others gets there by data, not by epochs.
@@ -165,19 +211,20 @@ class Epochs:
         return time is not None and time <= self._time_of(operator)
 
     def _time_of(self, operator: Operator) -> Time:
-        by_epoch = operator.clock == "epoch" and not self._closed
+        by_epoch = operator.clock == "epoch" and not self.closed
         return Time(self.epoch + 1) if by_epoch else operator.frontier.bound
 
     def _committed(self, epoch: int) -> None:
         for operator in self.operators.values():
             operator.reported.clear()
-            if operator.clock == "epoch" and not self._closed:
+            operator.kept_from.clear()
+            if operator.clock == "epoch" and not self.closed:
                 operator.frontier = Frontier(Time(epoch))
                 operator.output = {worker: Time(epoch) for worker in operator.output}
         if self._complete:
-            self._happened.clear()
-            self.controller.step_completed(Time(epoch), self._bytes)
-            self._bytes = 0
+            self.happened.clear()
+            self.controller.step_completed(Time(epoch), self.bytes_moved)
+            self.bytes_moved = 0
 
     def _issue(self, epoch: int) -> None:
         now = max(op.frontier.bound for op in self.operators.values())
@@ -192,6 +239,27 @@ class Epochs:
         for operator in self.operators.values():
             operator.pending.add(Reconfiguration(at, step.moves))
 
+    def reopen(self) -> None:
+        """Go on in a new run: inputs that had ended are open again, where they were before."""
+        if not self.closed:
+            return
+        self.closed = False
+        for operator in self.operators.values():
+            by_epoch = operator.clock == "epoch"
+            operator.frontier = Frontier(Time(self.epoch + 1)) if by_epoch else operator.open_frontier
+            operator.output = dict.fromkeys(operator.output, operator.frontier.bound)
+        # What happened when the inputs had ended bears times that are still to come, now once more.
+        (_, first), *pending = self.configuration.entries
+        self.configuration = Configuration.of([(BEGIN, first), *pending])
+        self.version += 1
+
+    def place(self, assignment: Assignment, workers: int) -> None:
+        """Begin a new run with the bins elsewhere: nobody has them, so nothing needs to move."""
+        self.workers = workers
+        self.configuration = Configuration(assignment)
+        self.controller.expect(assignment)
+        self.version += 1
+
     def _make(self, epoch: int) -> EpochPlan:
         operators = {name: self._operator_plan(name, operator) for name, operator in self.operators.items()}
         before = len(self.configuration)
@@ -201,14 +269,14 @@ class Epochs:
         workers = sorted({w for _, owners in entries for w in owners.workers()} | self._movers(operators.values()))
         for operator in self.operators.values():
             operator.output = {worker: time for worker, time in operator.output.items() if worker in workers}
-        return EpochPlan(epoch, self.version, entries, tuple(workers), operators, self._closed)
+        return EpochPlan(epoch, self.version, entries, tuple(workers), operators, self.closed)
 
     def _operator_plan(self, name: str, operator: Operator) -> OperatorPlan:
         before = len(operator.pending)
         moves = tuple(operator.pending.on_output_frontier(operator.output_frontier))
         # Not by its moves: a step may have none, and must come to an end all the same.
         if len(operator.pending) < before:
-            self._happened.add(name)
+            self.happened.add(name)
         holds = tuple(operator.pending.holds().items())
         return OperatorPlan(operator.frontier.bound, tuple(operator.seen), moves, holds)
 

@@ -32,6 +32,9 @@ class Pending:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def __iter__(self) -> Iterator[Reconfiguration]:
+        return iter(self._queue)
+
     @property
     def next_time(self) -> Time | None:
         """When the first of them is to happen."""

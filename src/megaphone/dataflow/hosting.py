@@ -5,7 +5,7 @@ releases bins and installs them. The one rule is kept here.
 From: exchange.py.  To: folds.py, and parcels to the engine.  Paper: the migration mechanism.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,8 @@ class Host:
         self._next_due: npt.NDArray[np.int64] = np.full(bins, END)
         self._pending: dict[BinId, tuple[Notificator, ...]] = {}
         self._inbox: tuple[list[Records], ...] = tuple([] for _ in fold.inputs)
+        self.touched: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
+        """Bins that records came for or were applied to, until somebody wipes the marks away."""
 
     @property
     def output_frontier(self) -> Frontier:
@@ -69,6 +71,8 @@ class Host:
         fresh = [self._fresh(input) for input in range(len(self._inbox))]
         late = sum(self._drop_late(fresh))
         bounds = np.minimum(self._limits, frontier.bound)
+        for records in fresh:
+            self.touched[records.bins] = True
         due = tuple(self._due(input, records, bounds) for input, records in enumerate(fresh))
         applied = sum(map(len, due))
         self.frontier = frontier
@@ -95,9 +99,21 @@ class Host:
         self.resident[parcel.bin] = True
         if parcel.state is not None:
             self.states[parcel.bin] = parcel.state
-        for input, records in enumerate(parcel.pending):
+        early = self._pending.pop(parcel.bin, ())
+        # What the bin brings came first: in this order it is redone after a crash, too.
+        self.queue(parcel.bin, parcel.pending)
+        self.queue(parcel.bin, [queue.pending() for queue in early])
+
+    def queue(self, bin: BinId, waiting: Sequence[Records | None]) -> None:
+        """Let records of each input wait in a bin, behind those that wait there already."""
+        for input, records in enumerate(waiting):
             if records is not None:
-                self._push(input, parcel.bin, records)
+                self._push(input, bin, records)
+
+    def copy(self, bin: BinId) -> Parcel:
+        """A bin as it is, to be kept; it stays, and shares its memory with the copy."""
+        pending = self._pending.get(bin, ())
+        return Parcel(bin, self.states.get(bin), tuple(queue.pending() for queue in pending))
 
     def _fresh(self, input: int) -> Records:
         arrived, schema = self._inbox[input], self.fold.inputs[input]
@@ -127,6 +143,7 @@ class Host:
             records = self._pending[bin][input].drain(Time(int(bounds[bin])))
             if records is not None:
                 yield records
+            self.touched[bin] = True
             self._note(bin)
 
     def _postpone(self, input: int, records: Records) -> None:

@@ -1,0 +1,144 @@
+"""Snapshots: a few bins per epoch, the stalest first, so that no epoch pays for all of them.
+
+A round has two halves. When an epoch is applied, and the worker would be idle, the stalest bins are copied; when the
+next epoch comes, which says that this one is committed, the copies are written. So every snapshot is of a committed
+epoch, whoever wrote it, and none is ever ahead of a recovery.
+Neighbours: ledger.py knows which bins are stale, store.py keeps them.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from megaphone.bins import BinId
+from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.state import Packed, Parcel, pack
+from megaphone.durability.ledger import Ledger
+from megaphone.durability.store import BinFile, Store
+from megaphone.faults import reach
+
+LOGGER = logging.getLogger("megaphone")
+
+YOUNG = 16
+"""Epochs a bin may be stale before it is worth a snapshot, as long as the log is small."""
+
+LOG_BYTES = 64 << 20
+"""A log of this size is worth cutting, however young it is: it takes a recovery about a second."""
+
+
+@dataclass(slots=True)
+class Copies:
+    """Bins as they were after an epoch that may not be committed yet."""
+
+    epoch: int
+    bins: list[Packed] = field(default_factory=list)
+
+
+class Snapshots:
+    """The snapshots of one operator on one worker."""
+
+    def __init__(self, store: Store, operator: str, ledger: Ledger, share: float, pool: Executor) -> None:
+        """Spend at most about `share` of the time on it; 0 takes none."""
+        self.share = share
+        self.bytes_written = 0
+        self._store = store
+        self._operator = operator
+        self._ledger = ledger
+        self._pool = pool
+        self._copies: Copies | None = None
+        self._writing: Future[None] | None = None
+        self._written: deque[BinFile] = deque()
+        self._warned = False
+        self._rate = 200e6
+        """Bytes a second that copying and writing come to; measured as we go."""
+        self._last_s = time.monotonic()
+        self._log: deque[tuple[int, int]] = deque()
+
+    def logged(self, epoch: int, size: int) -> None:
+        """The log has grown."""
+        self._log.append((epoch, size))
+
+    def copy(self, host: Host, epoch: int, held: npt.NDArray[np.bool_], staying: AbstractContextManager[Any]) -> None:
+        """Copy the stalest bins; nothing may be applied meanwhile, and within `staying` none leaves."""
+        interval, self._last_s = time.monotonic() - self._last_s, time.monotonic()
+        if self.share <= 0 or (self._writing is not None and not self._writing.done()):
+            return
+        copies = Copies(epoch)
+        left = self.share * interval
+        for bin in self._stale(host, epoch, held):
+            if copies.bins and left <= 0:
+                break
+            begin = time.monotonic()
+            with staying:
+                if not host.resident[bin]:
+                    continue
+                parcel = host.copy(bin)
+            packed = self._pack(parcel)
+            if packed is None:
+                continue
+            copies.bins.append(packed)
+            left -= time.monotonic() - begin + sum(copies.bins[-1].sizes) / self._rate
+        self._copies = copies if copies.bins else None
+
+    def _pack(self, parcel: Parcel) -> Packed | None:
+        """A bin as bytes that the fold cannot change any more; none if its state cannot be pickled, which is told once.
+
+        The query goes on, since the log alone is enough; but it can never be cut.
+        """
+        try:
+            packed = pack(parcel)
+        except Exception as error:
+            if not self._warned:
+                self._warned = True
+                LOGGER.warning(
+                    "state of operator %s in bin %s cannot be kept: %s: %s; keep only what can be pickled, or the log "
+                    "of its inputs grows for ever",
+                    *(self._operator, parcel.bin, type(error).__name__, error),
+                )
+            return None
+        return Packed(packed.bin, tuple(memoryview(bytes(part)) for part in packed.parts))
+
+    def committed(self, epoch: int) -> None:
+        """Everything up to an epoch is committed: write what was copied, aside."""
+        copies, self._copies = self._copies, None
+        if copies is not None and copies.epoch <= epoch:
+            self._writing = self._pool.submit(self._write, copies)
+
+    def settle(self, host: Host) -> None:
+        """Enter into the ledger what has been written; nothing else may use the host meanwhile."""
+        while self._written:
+            file = self._written.popleft()
+            if host.resident[file.bin]:
+                self._ledger.kept(file.bin, file.epoch)
+
+    def _stale(self, host: Host, epoch: int, held: npt.NDArray[np.bool_]) -> Iterator[BinId]:
+        """The bins worth a snapshot, the stalest first."""
+        ledger = self._ledger
+        needed = ledger.needed_from(epoch)
+        while self._log and self._log[0][0] < needed:
+            self._log.popleft()
+        old = epoch if sum(size for _, size in self._log) > LOG_BYTES else epoch - YOUNG
+        # Of a bin that is to leave, records may be waiting at its next owner: its snapshot would be without them.
+        stale = np.flatnonzero(host.resident & ledger.dirty & ~held & (ledger.since < old))
+        for bin in stale[np.argsort(ledger.since[stale], kind="stable")]:
+            yield BinId(int(bin))
+
+    def _write(self, copies: Copies) -> None:
+        begin = time.monotonic()
+        size = 0
+        for packed in copies.bins:
+            reach("snapshot")
+            file = BinFile(packed.bin, copies.epoch)
+            size += self._store.write_snapshot(self._operator, file, packed.parts)
+            self._written.append(file)
+        self.bytes_written += size
+        seconds = max(time.monotonic() - begin, 1e-4)
+        self._rate = 0.5 * self._rate + 0.5 * size / seconds

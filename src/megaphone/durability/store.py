@@ -1,0 +1,264 @@
+"""The store: what one control of one query keeps under the query's checkpoint location, and where.
+
+    manifest              what must not change between two runs: bins, operators, their keys and columns
+    attempts/             one for each time the query was started
+    operators/            each attempt's operators, with their folds
+    plans/                the plan of every epoch, and what the control side knew before it
+    configurations/       who owns what, referred to by plans
+    commands/             what the user asked for: plans of migrations, pauses, cancellations
+    log/                  what each worker was fed in each epoch
+    bins/<operator>/      snapshots of bins
+
+An epoch that was planned and not committed is planned anew by the next attempt; what the attempt before wrote of it
+is never read again, since names carry the attempt.  Neighbours: files.py reads and writes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from megaphone.configuration import Assignment, Configuration
+from megaphone.control.epochs import EpochPlan, OperatorPlan
+from megaphone.control.saved import Saved
+from megaphone.durability.files import Folder
+from megaphone.errors import CheckpointError
+from megaphone.progress import Time
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """The plan of an epoch, who made it, and what it was made from."""
+
+    epoch: int
+    attempt: int
+    version: int
+    workers: tuple[int, ...]
+    operators: dict[str, OperatorPlan]
+    closing: bool
+    before: Saved
+    before_attempt: int
+    """Which attempt wrote the configuration that was in force before."""
+    commands: int
+    """How many commands had been given before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One wish of the user's, in the order in which they came."""
+
+    verb: str
+    plan: str | None = None
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BinFile:
+    """A snapshot's name: the bin as it was after an epoch."""
+
+    bin: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.bin:07}-{self.epoch:012}"
+
+    @classmethod
+    def of(cls, name: str) -> "BinFile":
+        """Read a name back."""
+        bin, epoch = name.split("-")
+        return cls(int(bin), int(epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log entry's name: what one worker was fed of one operator in one epoch."""
+
+    epoch: int
+    attempt: int
+    operator: str
+    worker: int
+    incarnation: int
+    """Which process of that worker: the later one is right."""
+
+    def __str__(self) -> str:
+        return f"{self.epoch:012}-{self.attempt:04}-{self.operator}-{self.worker}-{self.incarnation:04}"
+
+    @classmethod
+    def of(cls, name: str) -> "LogFile":
+        """Read a name back."""
+        epoch, attempt, operator, worker, incarnation = name.split("-")
+        return cls(int(epoch), int(attempt), operator, int(worker), int(incarnation))
+
+
+class Store:
+    """One control's part of a checkpoint location."""
+
+    def __init__(self, checkpoint: str, control: str) -> None:
+        """Find it; nothing is created yet."""
+        self.checkpoint = checkpoint
+        self.control = control
+        self.folder = Folder(f"{checkpoint}/megaphone/{control}")
+
+    def create(self) -> None:
+        """Make the folders: only their user may enter."""
+        Folder(f"{self.checkpoint}/megaphone").make()
+        self.folder.make()
+
+    # -- small things -------------------------------------------------------------------------------------------
+
+    def put(self, name: str, kind: str, message: Any) -> None:
+        """Write a message."""
+        self.folder.write(name, kind, [msgspec.msgpack.encode(message)])
+
+    def get(self, name: str, kind: str, type: type[T]) -> T:
+        """Read a message."""
+        (raw,) = self.folder.read(name, kind)
+        try:
+            return msgspec.msgpack.decode(raw, type=type)
+        except msgspec.MsgspecError as error:
+            raise CheckpointError(f"{self.folder.uri}/{name} is not a {kind} this Megaphone knows: {error}") from None
+
+    def numbers(self, folder: str) -> list[int]:
+        """The numbers in a folder whose files are called by them: attempts, commands."""
+        return [number for number, _ in self._sizes(folder, int)]
+
+    def begin_attempt(self) -> int:
+        """The number of this start of the query: larger than any before."""
+        attempt = max(self.numbers("attempts"), default=0) + 1
+        self.put(f"attempts/{attempt:04}", "attempt", attempt)
+        return attempt
+
+    def write_spec(self, attempt: int, operator: str, pickled: bytes) -> None:
+        """Keep an operator with its fold."""
+        self.folder.write(f"operators/{attempt:04}-{operator}", "operator", [pickled])
+
+    def read_spec(self, attempt: int, operator: str) -> bytes:
+        """An operator as it was in an attempt."""
+        (raw,) = self.folder.read(f"operators/{attempt:04}-{operator}", "operator")
+        return bytes(raw)
+
+    def write_command(self, number: int, command: Command) -> None:
+        """Keep a command."""
+        self.put(f"commands/{number:08}", "command", command)
+
+    def read_command(self, number: int) -> Command:
+        """A command by its number."""
+        return self.get(f"commands/{number:08}", "command", Command)
+
+    def commands_from(self, number: int) -> list[tuple[int, Command]]:
+        """The commands from a number on."""
+        return [(known, self.read_command(known)) for known in self.numbers("commands") if known >= number]
+
+    # -- plans --------------------------------------------------------------------------------------------------
+
+    def write_plan(self, stored: StoredPlan) -> None:
+        """Keep the plan of an epoch."""
+        self.put(f"plans/{stored.epoch:012}-{stored.attempt:04}", "plan", stored)
+
+    def plans(self) -> dict[int, int]:
+        """The epochs that have a plan, and the attempt whose plan it is: the last one."""
+        return dict(sorted(plan for plan, _ in self._sizes("plans", _plan_name)))
+
+    def read_plan(self, epoch: int, attempt: int) -> StoredPlan:
+        """The plan an attempt made for an epoch."""
+        return self.get(f"plans/{epoch:012}-{attempt:04}", "plan", StoredPlan)
+
+    def write_configuration(self, attempt: int, plan: EpochPlan) -> None:
+        """Keep a configuration that plans refer to."""
+        self.keep_configuration(attempt, plan.version, Configuration.of(plan.configuration))
+
+    def keep_configuration(self, attempt: int, version: int, configuration: Configuration) -> None:
+        """Keep a configuration under its version."""
+        times = np.array([time for time, _ in configuration.entries], np.int64)
+        owners = [assignment.owners for _, assignment in configuration.entries]
+        self.folder.write(_configuration(attempt, version), "configuration", [times, *owners])
+
+    def read_configuration(self, attempt: int, version: int) -> Configuration:
+        """A configuration by the attempt that wrote it and its version."""
+        times, *owners = self.folder.read(_configuration(attempt, version), "configuration")
+        assignments = [Assignment(np.frombuffer(raw, np.int32)) for raw in owners]
+        entries = zip(np.frombuffer(times, np.int64).tolist(), assignments, strict=True)
+        return Configuration.of([(Time(time), assignment) for time, assignment in entries])
+
+    # -- bins and logs ------------------------------------------------------------------------------------------
+
+    def snapshots(self, operator: str) -> Iterator[tuple[BinFile, int]]:
+        """Every snapshot of an operator's bins, and its bytes."""
+        yield from self._sizes(f"bins/{operator}", BinFile.of)
+
+    def write_snapshot(self, operator: str, file: BinFile, parts: Iterable[Any]) -> int:
+        """Keep a bin."""
+        return self.folder.write(f"bins/{operator}/{file}", "bin", parts)
+
+    def read_snapshot(self, operator: str, file: BinFile) -> list[pa.Buffer]:
+        """A bin's parts."""
+        return self.folder.read(f"bins/{operator}/{file}", "bin")
+
+    def log(self) -> list[tuple[LogFile, int]]:
+        """Every entry of the log, and its bytes."""
+        return list(self._sizes("log", LogFile.of))
+
+    def _sizes(self, folder: str, of: Callable[[str], T]) -> Iterator[tuple[T, int]]:
+        """What the names in a folder say, and the files' bytes."""
+        for name, size in self.folder.sizes(folder):
+            try:
+                yield of(name), size
+            except ValueError:
+                raise CheckpointError(
+                    f"{self.folder.uri}/{folder}/{name} is not one of Megaphone's files; move it elsewhere"
+                ) from None
+
+    # -- cutting ------------------------------------------------------------------------------------------------
+
+    def cut(self, needed_from: int, commands: Sequence[int]) -> None:
+        """Forget the epochs before one, and what only they referred to; of the commands, keep these and later ones."""
+        plans = self.plans()
+        kept = min((epoch for epoch in plans if epoch >= needed_from), default=None)
+        if kept is None:
+            return
+        oldest = self.read_plan(kept, plans[kept])
+        told = [migration.number for migration in oldest.before.migrations]
+        for folder, first in (
+            # The plans first: who finds one, finds the log of its epoch.
+            ("plans", (needed_from,)),
+            ("log", (needed_from,)),
+            ("configurations", (oldest.before_attempt, oldest.before.version)),
+            ("operators", (oldest.attempt,)),
+            ("attempts", (oldest.attempt,)),
+            ("commands", (min([oldest.commands, *told, *commands]),)),
+        ):
+            for name in self.folder.names(folder) + self.folder.drafts(folder):
+                if _leading(name, len(first)) < first:
+                    self.folder.remove(f"{folder}/{name}")
+        for operator in self.folder.folders("bins"):
+            self._sweep(operator)
+
+    def _sweep(self, operator: str) -> None:
+        """Forget the snapshots of which there are later ones: those are of committed epochs, and no recovery goes back.
+
+        Here and nowhere else: a worker cannot know who has recovered from a file it would remove.
+        """
+        latest: dict[int, BinFile] = {}
+        for file, _ in self.snapshots(operator):
+            if file.bin in latest:
+                self.folder.remove(f"bins/{operator}/{latest[file.bin]}")
+            latest[file.bin] = file
+
+
+def _leading(name: str, count: int) -> tuple[int, ...]:
+    """The numbers a file's name begins with, be the file complete or a draft."""
+    return tuple(int(word.partition(".")[0]) for word in name.split("-")[:count])
+
+
+def _plan_name(name: str) -> tuple[int, int]:
+    epoch, attempt = name.split("-")
+    return int(epoch), int(attempt)
+
+
+def _configuration(attempt: int, version: int) -> str:
+    return f"configurations/{attempt:04}-{version:012}"
