@@ -10,9 +10,10 @@ import pytest
 
 from megaphone.bins import BinId
 from megaphone.dataflow.state import Parcel, pack, unpack
+from megaphone.durability.ledger import Line
 from megaphone.engine.spark import transfer
 from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine
-from megaphone.engine.spark.messages import Arrival, Loan
+from megaphone.engine.spark.messages import Arrival, Loan, Seat
 from megaphone.engine.spark.rpc import Caller, Service, listen
 
 pytestmark = pytest.mark.skipif(not machine(), reason="this system cannot lend memory")
@@ -65,7 +66,7 @@ class Owner(Service):
     def get(self, ticket):
         request = transfer.load(ticket, transfer.PullRequest)
         self.asked.append(request.machine)
-        parcels = [pack(Parcel(BinId(bin), STATE, (None,))) for bin in request.bins]
+        parcels = [(pack(Parcel(BinId(bin), STATE, (None,))), Line(1, 2)) for bin in request.bins]
         return transfer.serve(parcels, self.loans if request.machine else None)
 
 
@@ -81,8 +82,12 @@ def pulled(tmp_path):
     def pull(reachable):
         owner = Owner(reachable)
         listeners, address = listen(owner, "secret", tmp_path / f"{reachable}.sock", None)
-        arrival = Arrival(0, address, [3, 4])
-        parcels = {parcel.bin: parcel for parcel, _ in transfer.pull(Caller("secret"), arrival, "op", 5)}
+        arrival = Arrival(0, Seat(address, 1), [3, 4])
+        parcels = {
+            parcel.bin: parcel
+            for parcel, line, _ in transfer.pull(Caller("secret"), arrival, "op", 5)
+            if line == Line(1, 2)
+        }
         for listener in listeners:
             listener.shutdown()
         return owner, parcels
@@ -108,7 +113,7 @@ def test_stranger_gets_nothing(tmp_path):
     owner = Owner(reachable=True)
     listeners, address = listen(owner, "secret", tmp_path / "s.sock", None)
     with pytest.raises(flight.FlightUnauthenticatedError):
-        list(transfer.pull(Caller("guess"), Arrival(0, address, [3]), "op", 5))
+        list(transfer.pull(Caller("guess"), Arrival(0, Seat(address, 1), [3]), "op", 5))
     assert owner.asked == []
     assert (tmp_path / "s.sock").stat().st_mode & 0o077 == 0
     for listener in listeners:

@@ -1,7 +1,13 @@
-"""Would catch an epoch applied in part, a worker that exists twice, and an error that does not arrive."""
+"""Would catch an epoch applied in part, a worker that exists twice, and an error that does not arrive.
 
+And a process that answers for a worker it no longer is, an epoch that is given out and not logged, and a lost worker
+that nobody may replace.
+"""
+
+import errno
 import pickle
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,15 +15,25 @@ import pyarrow.flight as flight
 import pytest
 
 from megaphone.bins import WorkerId
+from megaphone.configuration import Assignment
 from megaphone.dataflow.exchange import encode
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.dataflow.records import Records
+from megaphone.durability.files import Draft
+from megaphone.durability.manifest import Manifest, shape_of
+from megaphone.durability.store import Store
+from megaphone.engine.spark.feed import payload_batch, read_outputs
+from megaphone.engine.spark.memoir import Memoir
 from megaphone.engine.spark.messages import (
     Address,
     ApplyRequest,
+    Birth,
     Join,
     Key,
     Orders,
+    PlaceAnswer,
+    Safe,
+    Seat,
     SpecAnswer,
     SpecQuestion,
     WorkerConfig,
@@ -25,10 +41,9 @@ from megaphone.engine.spark.messages import (
     load,
 )
 from megaphone.engine.spark.placement import Placement
-from megaphone.engine.spark.rpc import Caller, Service, listen, raise_own
-from megaphone.engine.spark.task import PAYLOADS, _payload_batch, _read_outputs
+from megaphone.engine.spark.rpc import PAYLOADS, Caller, Service, listen, raise_own
 from megaphone.engine.spark.worker import Worker
-from megaphone.errors import FoldError, ProtocolError
+from megaphone.errors import CheckpointError, FoldError, ProtocolError
 from megaphone.progress import END, Time
 
 KEY = Key("query", "run", "control")
@@ -42,30 +57,62 @@ def count(word, _, n):
 
 
 class FakeCoordinator(Service):
-    """Knows one operator, all of whose bins are on one worker."""
+    """Knows one operator, all of whose bins are on one worker, and from which epoch on it is to go."""
 
-    def __init__(self):
+    def __init__(self, checkpoint):
         super().__init__()
         spec = key_operator("op", Input(WORD, ("word",)), count, pa.schema([("word", pa.string()), ("n", pa.int64())]))
-        answer = SpecAnswer(pickle.dumps(spec), 4, np.arange(4).tobytes(), -1)
-        self.actions["spec"] = lambda message: dump(load(message, SpecQuestion) and answer)
+        memoir = Memoir(
+            Store(str(checkpoint), "control"),
+            Manifest(4, 1, {"op": shape_of(spec, ("word",))}),
+            {"op": pickle.dumps(spec)},
+            {"op": ("epoch", 1)},
+        )
+        self.epochs = memoir.begin(0, Assignment([0] * 4))
+        self.answer = SpecAnswer(
+            pickle.dumps(spec), 4, np.arange(4).tobytes(), -1, Safe(str(checkpoint), "control", memoir.attempt, 0.0)
+        )
+        self.actions["spec"] = lambda message: dump(load(message, SpecQuestion) and self.answer)
+        self._memoir = memoir
+
+    def plan(self, epoch):
+        """The epochs up to this one are planned; a worker that begins now begins before it."""
+        self._memoir.open(self.epochs, epoch, False)
+        self.answer = replace(self.answer, epoch=epoch - 1)
 
 
 @pytest.fixture
-def worker(tmp_path):
-    listeners, coordinator = listen(FakeCoordinator(), "secret", tmp_path / "c.sock", None)
-    config = WorkerConfig(KEY, 0, coordinator, coordinator, "secret", True, None)
-    more, address = listen(Worker(config), "secret", tmp_path / "w.sock", None)
-    yield address
-    for listener in listeners + more:
+def coordinator(tmp_path):
+    return FakeCoordinator(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def start(tmp_path, coordinator):
+    """Starts a process of worker 0."""
+    listeners, address = listen(coordinator, "secret", tmp_path / "c.sock", None)
+
+    def start(incarnation):
+        config = WorkerConfig(KEY, 0, incarnation, address, address, "secret", True, None)
+        more, seat = listen(Worker(config), "secret", tmp_path / f"w{incarnation}.sock", None)
+        listeners.extend(more)
+        return seat
+
+    yield start
+    for listener in listeners:
         listener.shutdown()
 
 
-def feed(address, words, promised=None, epoch=0):
+@pytest.fixture
+def worker(start):
+    return start(1)
+
+
+def feed(address, words, promised=None, epoch=0, incarnation=1):
     """Feed one payload for each word to a worker, having promised some number of them."""
     caller = Caller("secret")
     orders = Orders("op", epoch, -(2**63), [], [], [])
-    request = ApplyRequest(orders, epoch + 1, len(words) if promised is None else promised)
+    promised = len(words) if promised is None else promised
+    request = ApplyRequest(incarnation, orders, epoch + 1, [-(2**63)], promised)
     writer, reader = caller.client(address).do_exchange(
         flight.FlightDescriptor.for_command(dump(request)), caller.options
     )
@@ -73,9 +120,9 @@ def feed(address, words, promised=None, epoch=0):
         writer.begin(PAYLOADS)
         for word in words:
             records = Records.at(Time(epoch), np.zeros(1, np.uint32), pa.record_batch({"word": [word]}))
-            writer.write_batch(_payload_batch(0, encode([records])))
+            writer.write_batch(payload_batch(0, encode([records])))
         writer.done_writing()
-        outputs, report = _read_outputs(reader)
+        outputs, report = read_outputs(reader)
     except flight.FlightError as error:
         raise_own(error)
     return [row for batch in outputs for row in batch.to_pylist()], report
@@ -95,7 +142,7 @@ def test_epoch_fed_twice_is_applied_once(worker):
 
 def test_epoch_out_of_turn_is_refused(worker):
     feed(worker, ["a"])
-    with pytest.raises(ProtocolError, match="is at epoch 0 and cannot apply epoch 2"):
+    with pytest.raises(ProtocolError, match=r"operator op on worker 0 is at epoch -?\d and cannot apply epoch 2"):
         feed(worker, ["a"], epoch=2)
 
 
@@ -109,27 +156,121 @@ def test_stranger_is_refused(worker):
         Caller("guess").call(worker, "prepare", [], type(None))
 
 
-def join(worker, pid):
-    return Join(KEY, worker, Address(f"{pid}.sock"), pid, "host", None)
+def test_epoch_is_in_the_log_before_its_outputs_are_given_out(worker, coordinator):
+    feed(worker, ["a"])
+    ((file, _),) = coordinator._memoir.store.log()
+    assert (file.epoch, file.operator, file.worker, file.incarnation) == (0, "op", 0, 1)
 
 
-def test_second_process_for_a_worker_is_turned_away():
-    placement = Placement(lambda: 1)
-    assert placement.claim("executor", [WorkerId(0)]) == [0]
+def test_epoch_that_cannot_be_logged_is_not_given_out_and_logged_when_it_is_fed_again(worker, monkeypatch, tmp_path):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Draft, "finish", full)
+        for _ in range(2):
+            with pytest.raises(CheckpointError, match=r"worker 0 cannot log epoch 0 of operator op: .*No space left"):
+                feed(worker, ["a"])
+    assert not list((tmp_path / "checkpoint").rglob("log/*"))
+    assert feed(worker, ["a"])[0] == [{"word": "a", "n": 1}]
+    assert len(list((tmp_path / "checkpoint").rglob("log/*"))) == 1
+
+
+def test_process_that_takes_a_lost_ones_place_goes_on_from_the_log(start, coordinator):
+    coordinator.plan(0)
+    feed(start(1), ["a", "a"])
+    coordinator.plan(1)
+    assert feed(start(2), ["a"], epoch=1, incarnation=2)[0] == [{"word": "a", "n": 3}]
+
+
+def test_process_that_failed_in_an_epoch_begins_it_anew(worker, coordinator):
+    coordinator.plan(0)
+    with pytest.raises(FoldError):
+        feed(worker, ["a", "bad"])
+    assert feed(worker, ["a"])[0] == [{"word": "a", "n": 1}]
+
+
+def test_process_that_is_no_longer_the_worker_refuses(start):
+    with pytest.raises(ProtocolError, match="epoch 0 of operator op is for incarnation 2 of worker 0, not for 1"):
+        feed(start(1), ["a"], incarnation=2)
+
+
+def join(worker, pid, incarnation=1):
+    return Join(KEY, worker, incarnation, Address(f"{pid}.sock"), pid, "host", None)
+
+
+@pytest.fixture
+def line():
+    """A connection, and its other end."""
     ours, theirs = socket.socketpair()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_second_process_for_a_worker_is_turned_away(line):
+    placement = Placement(lambda: 1)
+    assert placement.claim("executor", [WorkerId(0)]) == [Birth(0, 1)]
+    ours, theirs = line
     placement.joined(join(0, 1), ours)
     with pytest.raises(OSError, match="worker 0 is not wanted"):
         placement.joined(join(0, 2), ours)
     assert placement.residents[WorkerId(0)].pid == 1
     placement.close()
     assert theirs.recv(1) == b""
-    theirs.close()
-    ours.close()
 
 
 def test_worker_nobody_asked_for_is_turned_away():
     with socket.socket() as connection, pytest.raises(OSError, match="worker 3 is not wanted"):
         Placement(lambda: 1).joined(join(3, 1), connection)
+
+
+def test_worker_that_is_there_is_found_with_its_incarnation(line):
+    placement = Placement(lambda: 1)
+    placement.claim("executor", [WorkerId(0)])
+    placement.joined(join(0, 7), line[0])
+    assert placement.find(WorkerId(0), "executor") == PlaceAnswer(Seat(Address("7.sock"), 1))
+    assert placement.seats() == {0: Seat(Address("7.sock"), 1)}
+    assert placement.is_seated(WorkerId(0), 1)
+    assert not placement.is_seated(WorkerId(0), 2)
+
+
+def test_lost_worker_is_started_anew_by_who_could_not_reach_it(line):
+    placement = Placement(lambda: 1)
+    placement.claim("executor", [WorkerId(0)])
+    placement.joined(join(0, 7), line[0])
+    assert placement.find(WorkerId(0), "other", lost=1) == PlaceAnswer(None, Birth(0, 2))
+    assert not placement.is_seated(WorkerId(0), 1)
+    assert line[1].recv(1) == b""
+
+
+def test_worker_is_started_anew_when_its_process_has_ended(line):
+    placement = Placement(lambda: 1)
+    placement.claim("executor", [WorkerId(0)])
+    placement.joined(join(0, 7), line[0])
+    placement.gone(join(0, 7))
+    assert placement.claim("executor", [WorkerId(0)]) == [Birth(0, 2)]
+
+
+def test_lost_process_that_comes_back_is_nobody(line):
+    placement = Placement(lambda: 1)
+    placement.claim("executor", [WorkerId(0)])
+    placement.gone(join(0, 7))
+    placement.joined(join(0, 7), line[0])
+    (birth,) = [placement.find(WorkerId(0), "other", lost=1).birth]
+    assert birth == Birth(0, 2)
+    with pytest.raises(OSError, match="worker 0 is not wanted"):
+        placement.joined(join(0, 7), line[0])
+
+
+def test_late_word_of_a_lost_process_does_not_touch_the_one_in_its_place(line):
+    placement = Placement(lambda: 1)
+    placement.claim("executor", [WorkerId(0)])
+    placement.joined(join(0, 7), line[0])
+    placement.find(WorkerId(0), "executor", lost=1)
+    placement.joined(join(0, 8, incarnation=2), line[0])
+    placement.gone(join(0, 7))
+    assert placement.find(WorkerId(0), "executor", lost=1).seat == Seat(Address("8.sock"), 2)
 
 
 def test_no_record_can_be_post_dated_past_every_time():

@@ -40,6 +40,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
+        "spark.megaphone.silence": "5",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -8,8 +8,6 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import megaphone
 
 BINS, KEYS = 16, 40
@@ -160,17 +158,3 @@ def test_job_that_does_not_know_its_query_is_refused(spark, feed, tmp_path):
         query.stop()
     assert errors
     assert "does not know its query; in foreachBatch, start threads with pyspark.InheritableThread" in str(errors[0])
-
-
-def test_restart_without_its_state_is_refused(spark, feed, new_query, tmp_path):
-    control = megaphone.Control(spark, workers=1, bins=BINS)
-    source = feed("k long")
-    counts = megaphone.state_machine(control, source.frame, "k", count, "k long, n long")
-    first = new_query(counts, tmp_path / "checkpoint")
-    source.send([(1,)])
-    first.settle()
-    first.query.stop()
-    second = new_query(counts, tmp_path / "checkpoint")
-    source.send([(1,)])
-    with pytest.raises(Exception, match="start it with a new checkpoint location"):
-        second.settle()

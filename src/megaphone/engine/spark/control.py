@@ -21,6 +21,7 @@ from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment
 from megaphone.control import targets
 from megaphone.control.controller import Migration
+from megaphone.control.epochs import Recovery
 from megaphone.control.plan import Plan, step_to
 from megaphone.control.strategies import make_plan
 from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
@@ -57,6 +58,8 @@ class Status:
     assignment: Assignment
     workers: tuple[WorkerStatus, ...]
     migration: Migration | None
+    recoveries: tuple[Recovery, ...] = ()
+    """Bins taken from the checkpoint since the query was started, worker by worker."""
 
 
 class Control:
@@ -74,11 +77,13 @@ class Control:
         slots: int | None = None,
         assignment: Iterable[int] | None = None,
         name: str | None = None,
+        snapshot_share: float = 0.05,
     ) -> None:
         """Have `workers` workers share `bins` bins, dealt round unless an assignment is given.
 
         `slots` is the number of Spark tasks that feed the workers, one per core unless told otherwise; it is the only
-        one of these numbers that stays as it is while the query runs.
+        one of these numbers that stays as it is while the query runs. `snapshot_share` is the part of a worker's time
+        that may go into snapshots of its bins; with 0 there are none, and the log of their inputs only grows.
         """
         if workers < 1:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
@@ -87,8 +92,9 @@ class Control:
         self.slots = spark.sparkContext.defaultParallelism if slots is None else slots
         if self.slots < 1:
             raise PlanError(f"{slots} slots asked for; choose 1 or more")
+        if not 0 <= snapshot_share <= 1:
+            raise PlanError(f"a snapshot share of {snapshot_share}; choose one from 0 to 1")
         self.name = check_name(name or f"c{uuid.uuid4().hex[:8]}", "control")
-        self._workers = workers
         self._query: str | None = None
         self._initial = (
             Assignment.round_robin(bins, workers) if assignment is None else _initial(assignment, bins, workers)
@@ -96,7 +102,7 @@ class Control:
         self.specs: dict[str, PickledSpec] = {}
         self.coordinator = Coordinator.of(spark)
         self.coordinator.definitions[self.name] = ControlDefinition(
-            lambda: self._initial, lambda: self._workers, self.specs
+            self._initial, workers, self.specs, name, snapshot_share
         )
 
     def status(self) -> list[Status]:
@@ -130,7 +136,7 @@ class Control:
             plan = target
             if not isinstance(plan, Plan):
                 plan = self._plan(run, target, strategy, batch=batch, gap=gap, at=at)
-            return run.epochs.submit(plan)
+            return run.submit(plan)
 
     def update(self, owners: Mapping[int, int] | Iterable[int], at: int | None = None) -> Migration:
         """One atomic reconfiguration, now or at a future time."""
@@ -138,7 +144,7 @@ class Control:
         with run.lock:
             current = run.epochs.controller.expected
             step = step_to(current, _pairs(owners, self.bins), None if at is None else Time(at))
-            return run.epochs.submit(Plan(self.bins, (step,) if step.moves else ()))
+            return run.submit(Plan(self.bins, (step,) if step.moves else ()))
 
     def rescale(self, workers: int, strategy: str = "batched", **options: Any) -> Migration:
         """Go on with another number of workers: new ones are started and filled, surplus ones emptied and ended."""
@@ -157,9 +163,7 @@ class Control:
             raise
         with run.lock:
             target = targets.balanced(run.epochs.controller.expected, workers)
-            migration = self.migrate(target, strategy, **options)
-            run.shrink_to(workers, migration)
-            return migration
+            return run.submit(self._plan(run, target, strategy, **options), workers)
 
     def rebalance(self, strategy: str = "batched", **options: Any) -> Migration:
         """Give every worker the same number of bins, give or take one, with the fewest moves."""
@@ -176,21 +180,15 @@ class Control:
 
     def pause(self) -> Migration:
         """Issue no further step until `resume`."""
-        run = self._run()
-        with run.lock:
-            return run.epochs.controller.pause()
+        return self._run().tell("pause")
 
     def resume(self) -> Migration:
         """Go on where `pause` stopped."""
-        run = self._run()
-        with run.lock:
-            return run.epochs.controller.resume()
+        return self._run().tell("resume")
 
     def cancel(self) -> Migration:
         """Stop migrating after the step in flight; what has moved stays moved."""
-        run = self._run()
-        with run.lock:
-            return run.epochs.controller.cancel(run.epochs.configuration.last)
+        return self._run().tell("cancel")
 
     def history(self) -> list[Migration]:
         """Every migration asked for since the query started."""
@@ -306,4 +304,5 @@ def _status(run: Run) -> Status:
             assignment,
             workers,
             epochs.controller.current,
+            tuple(epochs.recoveries),
         )

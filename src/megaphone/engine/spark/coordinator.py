@@ -24,6 +24,7 @@ from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.engine.spark.lease import LeaseOffice
 from megaphone.engine.spark.messages import (
+    AliveQuestion,
     Bell,
     FrontierQuestion,
     Join,
@@ -36,7 +37,7 @@ from megaphone.engine.spark.messages import (
     load,
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
-from megaphone.engine.spark.run import PickledSpec, Run
+from megaphone.engine.spark.run import PickledSpec, Run, Terms
 from megaphone.engine.spark.task import marks
 from megaphone.errors import PlanError
 
@@ -48,9 +49,12 @@ LOOK_EVERY_S = 0.3
 class ControlDefinition:
     """What the coordinator knows of a control: how its runs begin."""
 
-    initial: Callable[[], Assignment]
-    workers: Callable[[], int]
+    initial: Assignment
+    workers: int
     specs: Mapping[str, PickledSpec]
+    given_name: str | None
+    """What the user calls it; in the checkpoint, a control without a name goes by its place in the query."""
+    share: float
 
 
 class Coordinator(Service):
@@ -84,10 +88,11 @@ class Coordinator(Service):
         self._closed = threading.Event()
         self._folder = Path(mkdtemp(prefix="megaphone-"))
         host = _public_host(spark)
-        self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined)
+        self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined, _silence_s(spark))
         self.lease = self._office.address
         self.actions |= {
-            "plan": self._on(PlanQuestion, lambda m: self._begun(m.key).plan(m)),
+            "plan": self._on(PlanQuestion, lambda m: self._begun(m).plan(m)),
+            "alive": self._on(AliveQuestion, lambda m: self._run(m.key).alive(m)),
             "place": self._on(PlaceQuestion, lambda m: self._run(m.key).place(m)),
             "report": self._on(ReportMessage, lambda m: self._run(m.key).report(m)),
             "frontier": self._on(FrontierQuestion, self._frontier),
@@ -127,7 +132,8 @@ class Coordinator(Service):
                 raise PlanError(f"query {key.query} has ended")
             return self.runs[key]
 
-    def _begun(self, key: Key) -> Run:
+    def _begun(self, question: PlanQuestion) -> Run:
+        key = question.key
         with self._lock:
             if key not in self.runs:
                 definition = self.definitions.get(key.control)
@@ -135,23 +141,33 @@ class Coordinator(Service):
                     raise PlanError(f"control {key.control} is not one of this application")
                 self.runs[key] = Run(
                     key,
-                    definition.initial(),
-                    definition.workers(),
-                    self._operators_of(key, definition),
+                    self._terms(key, definition),
+                    question.epoch,
                     self._caller,
                     self._executors,
                     lambda epoch: self._only_control_advanced(key.query, epoch),
                 )
-                self.runs[key].bounded = self._is_bounded(key.query)
             return self.runs[key]
 
-    def _operators_of(self, key: Key, definition: ControlDefinition) -> Mapping[str, PickledSpec]:
-        """The operators of a control that a query has; one that it has not would never come along in a migration."""
+    def _terms(self, key: Key, definition: ControlDefinition) -> Terms:
+        """How a run begins. Of a control's operators only those count that the query has: one that it has not would
+        never come along in a migration.
+        """
         query = self._query(key.query)
         if query is None:
-            return definition.specs
-        there = marks(query._jsq.streamingQuery().logicalPlan().toString())
-        return {name: spec for name, spec in definition.specs.items() if (key.control, name) in there}
+            raise PlanError(f"query {key.query} is not one of this application's")
+        execution = query._jsq.streamingQuery()
+        there = marks(execution.logicalPlan().toString())
+        unnamed = list(dict.fromkeys(name for name, _ in there if not self.definitions[name].given_name))
+        return Terms(
+            definition.initial,
+            definition.workers,
+            {name: spec for name, spec in definition.specs.items() if (key.control, name) in there},
+            str(execution.resolvedCheckpointRoot()),
+            definition.given_name or f"control{unnamed.index(key.control)}",
+            definition.share,
+            "AvailableNow" in execution.trigger().toString(),
+        )
 
     def _frontier(self, question: FrontierQuestion) -> int:
         key = question.key
@@ -207,11 +223,6 @@ class Coordinator(Service):
             return max(1, int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1)
         return 1
 
-    def _is_bounded(self, query: str) -> bool:
-        """Does a query end by itself when its sources have no more?"""
-        found = self._query(query)
-        return found is not None and "AvailableNow" in found._jsq.streamingQuery().trigger().toString()
-
     def _only_control_advanced(self, query: str, epoch: int) -> bool:
         """Did no source but ours get further with this epoch?"""
         if epoch == 0:
@@ -221,6 +232,11 @@ class Coordinator(Service):
         log = query_object._jsq.streamingQuery().offsetLog()
         now, before = (_without_control(log.get(number).get().toString()) for number in (epoch, epoch - 1))
         return now == before
+
+
+def _silence_s(spark: SparkSession) -> float:
+    """How long a worker may give no sign of life: longer than a fold may keep Python's lock, 30 s unless set."""
+    return float(spark.conf.get("spark.megaphone.silence", "30") or 30)
 
 
 def _without_control(offsets: str) -> str:

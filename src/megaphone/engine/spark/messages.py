@@ -11,6 +11,7 @@ import numpy as np
 
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control.epochs import EpochPlan, OperatorPlan, Report
+from megaphone.durability.ledger import Line
 from megaphone.progress import Time
 
 
@@ -20,6 +21,14 @@ class Address:
 
     unix: str
     tcp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a worker is, and which of its processes that is: a later one replaces an earlier one."""
+
+    address: Address
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +62,16 @@ class PlanAnswer:
     workers: list[int]
     operators: dict[str, OperatorPlan]
     closing: bool
-    addresses: dict[int, Address]
-    spawn: list[int] = field(default_factory=list)
+    seats: dict[int, Seat]
+    spawn: "list[Birth]" = field(default_factory=list)
     """Workers the asker is to start on its own machine."""
 
     @classmethod
-    def of(cls, plan: EpochPlan, known: int, addresses: dict[int, Address], spawn: list[int]) -> "PlanAnswer":
+    def of(cls, plan: EpochPlan, known: int, seats: dict[int, Seat], spawn: "list[Birth]") -> "PlanAnswer":
         """Answer with a plan."""
         entries = [] if known == plan.version else [(int(time), a.owners.tobytes()) for time, a in plan.configuration]
         workers = [int(worker) for worker in plan.workers]
-        return cls(plan.epoch, plan.version, entries, workers, dict(plan.operators), plan.closing, addresses, spawn)
+        return cls(plan.epoch, plan.version, entries, workers, dict(plan.operators), plan.closing, seats, spawn)
 
     def read_configuration(self) -> Configuration:
         """The configuration that came with this answer."""
@@ -99,13 +108,44 @@ class PlaceQuestion:
     key: Key
     worker: int
     executor: str
+    lost: int
+    """The incarnation that did not answer; -1 if none is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceAnswer:
-    """Its address; or none, and the asker starts it."""
+    """Where it is; or none, and the asker starts it."""
 
-    address: Address | None
+    seat: Seat | None
+    birth: "Birth | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class AliveQuestion:
+    """Whoever waits long for a worker asks whether that process is still the worker."""
+
+    key: Key
+    worker: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A worker to be started."""
+
+    worker: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """Where and how a run keeps what must survive."""
+
+    checkpoint: str
+    control: str
+    attempt: int
+    share: float
+    """Of a worker's time, the part that may go into snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +154,10 @@ class WorkerConfig:
 
     key: Key
     worker: int
+    incarnation: int
     coordinator: Address
     lease: Address
-    secret: str
+    secret: str = field(repr=False)
     unix: bool
     """Whether to use Unix sockets where they are there."""
     executor_pid: int | None
@@ -128,6 +169,7 @@ class Join:
 
     key: Key
     worker: int
+    incarnation: int
     address: Address
     pid: int
     host: str
@@ -145,12 +187,13 @@ class SpecQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SpecAnswer:
-    """A pickled OperatorSpec, the number of bins, those the worker starts with, and the epoch it starts after."""
+    """A pickled OperatorSpec, the number of bins, those the worker had after an epoch, and where they are kept."""
 
     spec: bytes
     bins: int
     owned: bytes
     epoch: int
+    safe: Safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +209,7 @@ class Arrival:
     """Bins to pull from another worker."""
 
     source: int
-    address: Address
+    seat: Seat
     bins: list[int]
 
 
@@ -187,8 +230,11 @@ class Orders:
 class ApplyRequest:
     """Apply an epoch's records: the records follow as a stream of so many payloads."""
 
+    incarnation: int
+    """Who is meant: an earlier process of the same worker refuses."""
     orders: Orders
     frontier: int
+    seen: list[int]
     payloads: int
 
 
@@ -218,6 +264,7 @@ class ParcelHead:
 
     bin: int
     sizes: list[int]
+    line: Line
     loan: Loan | None
 
 

@@ -19,11 +19,14 @@ from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, 
 from megaphone.control.epochs import check_clocks
 from megaphone.dataflow.exchange import DDL, HASH, TIME
 from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
+from megaphone.durability.manifest import shape_of
 from megaphone.engine.spark.control import Control, check_name
 from megaphone.engine.spark.coordinator import Coordinator
+from megaphone.engine.spark.host import hoster
+from megaphone.engine.spark.router import router
 from megaphone.engine.spark.run import PickledSpec
 from megaphone.engine.spark.source import FORMAT, ControlSource
-from megaphone.engine.spark.task import Binding, hoster, marks, router
+from megaphone.engine.spark.task import Binding, marks
 from megaphone.errors import PlanError
 
 
@@ -128,7 +131,8 @@ def _build(
 ) -> DataFrame:
     """F on each input, the exchange, S."""
     _check_clock(control, spec, frames)
-    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs))
+    shape = shape_of(spec, tuple(map(_told, exchanges)))
+    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs), shape)
     binding = _binding(control, spec, frames)
     routed: DataFrame | None = None
     for number, (frame, exchange) in enumerate(zip(frames, exchanges, strict=True)):
@@ -174,6 +178,13 @@ def _value(exchange: Exchange) -> Column:
     return sf.xxhash64(exchange) if isinstance(exchange, Column) else sf.xxhash64(*_names(exchange))
 
 
+def _told(exchange: Exchange) -> str:
+    """What records are hashed by, for people."""
+    if isinstance(exchange, Bits):
+        return f"the bits of {_told(exchange.column)}"
+    return str(exchange)[len("Column<'") : -len("'>")] if isinstance(exchange, Column) else ", ".join(_names(exchange))
+
+
 def _micros(time: Column, kind: DataType) -> Column:
     if isinstance(kind, TimestampNTZType):
         return sf.unix_micros(time.cast("timestamp"))
@@ -199,7 +210,7 @@ def _upstream(coordinator: Coordinator, by_epoch: bool, frame: DataFrame) -> tup
 
 
 def _before(frame: DataFrame) -> set[tuple[str, str]]:
-    return marks(str(frame._jdf.queryExecution().analyzed()))
+    return set(marks(str(frame._jdf.queryExecution().analyzed())))
 
 
 def _check_clock(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> None:

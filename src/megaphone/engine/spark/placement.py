@@ -1,11 +1,14 @@
-"""Placement: where each worker of a run lives, and who is to start one that does not live yet.
+"""Placement: where each worker of a run lives, and who is to start one that does not live yet, or no more.
 
 A worker is started by a task of the query itself, on the machine that task runs on: no job of its own, so nothing to
-wait for when every core is busy. Workers are spread evenly over the executors that ask.
+wait for when every core is busy. Workers are spread evenly over the executors that ask. A worker that is gone, or
+that somebody could not reach, is started anew under the next incarnation; the old process, should it come back, is
+nobody.
 Neighbours: coordinator.py answers with it, task.py starts what it is told to.
 """
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -14,11 +17,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from megaphone.bins import WorkerId
-from megaphone.engine.spark.messages import Address, Join
+from megaphone.engine.spark.messages import Birth, Join, PlaceAnswer, Seat
 from megaphone.errors import WorkerLost
 
-PATIENCE_S = 60.0
-"""A worker imports its libraries in a second or two; on a machine that is busy it may take many times that."""
+PATIENCE_S = 120.0
+"""How long to wait for a worker in all."""
+
+START_S = 8.0
+"""A worker imports its libraries in a second or two. Who promised to start one and has not by now will not: an executor
+that died, for one. The next one gets twice as long, since the machine may just be slow."""
 
 
 @dataclass(slots=True)
@@ -29,6 +36,15 @@ class Resident:
     connection: socket.socket
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A worker that an executor starts, or has started."""
+
+    executor: str
+    birth: Birth
+    made_s: float
+
+
 class Placement:
     """The workers of one run."""
 
@@ -37,8 +53,9 @@ class Placement:
         self._executors = executors
         self._changed = threading.Condition()
         self._residents: dict[WorkerId, Resident] = {}
-        self._promised: dict[WorkerId, tuple[str, float]] = {}
-        self._lost: dict[WorkerId, str] = {}
+        self._promised: dict[WorkerId, Promise] = {}
+        self._incarnations = itertools.count(1)
+        self._tries: Counter[WorkerId] = Counter()
         self._closed = False
 
     @property
@@ -47,72 +64,67 @@ class Placement:
         with self._changed:
             return {worker: resident.join for worker, resident in self._residents.items()}
 
-    @property
-    def lost(self) -> set[WorkerId]:
-        """The workers that are gone with what they owned."""
-        with self._changed:
-            return set(self._lost)
-
-    def forgive(self, worker: WorkerId) -> None:
-        """A worker that is gone owned nothing: it may be started anew."""
-        with self._changed:
-            self._lost.pop(worker, None)
-
-    def addresses(self) -> dict[int, Address]:
+    def seats(self) -> dict[int, Seat]:
         """Where each worker that is there listens."""
-        return {int(worker): join.address for worker, join in self.residents.items()}
+        return {int(worker): Seat(join.address, join.incarnation) for worker, join in self.residents.items()}
 
-    def claim(self, executor: str, wanted: Iterable[WorkerId]) -> list[WorkerId]:
+    def is_seated(self, worker: WorkerId, incarnation: int) -> bool:
+        """Is a process still the worker it was?"""
+        with self._changed:
+            resident = self._residents.get(worker)
+            return resident is not None and resident.join.incarnation == incarnation
+
+    def claim(self, executor: str, wanted: Iterable[WorkerId]) -> list[Birth]:
         """The wanted workers an executor is to start, at most its even share."""
         with self._changed:
             missing = [worker for worker in wanted if self._is_missing(worker)]
             if not missing:
                 return []
             share = -(-len(list(wanted)) // max(1, self._executors()))
-            mine = Counter(where for where, _ in self._promised.values())[executor]
+            mine = Counter(promise.executor for promise in self._promised.values())[executor]
             return [self._promise(worker, executor) for worker in missing[: max(0, share - mine)]]
 
-    def find(self, worker: WorkerId, executor: str) -> Address | None:
-        """A worker's address, waiting for it if somebody is starting it; none if the asker is to start it."""
+    def find(self, worker: WorkerId, executor: str, lost: int = -1) -> PlaceAnswer:
+        """Where a worker is, once somebody has started it; or the asker is to start it.
+
+        Not there counts also the incarnation that the asker could not reach: two must never answer for one worker.
+        """
         deadline = time.monotonic() + PATIENCE_S
         with self._changed:
+            self._fence(worker, lost)
             while worker not in self._residents:
-                if worker in self._lost:
-                    raise WorkerLost(f"worker {worker} is gone ({self._lost[worker]}), and the bins it owned with it")
-                if self._is_missing(worker):
-                    self._promise(worker, executor)
-                    return None
-                if self._closed or not self._changed.wait(deadline - time.monotonic()):
+                if self._closed or time.monotonic() > deadline:
                     raise WorkerLost(f"worker {worker} did not start within {PATIENCE_S:.0f} s")
-            return self._residents[worker].join.address
+                if self._is_missing(worker):
+                    return PlaceAnswer(None, self._promise(worker, executor))
+                self._changed.wait(1.0)
+            join = self._residents[worker].join
+            return PlaceAnswer(Seat(join.address, join.incarnation))
 
     def joined(self, join: Join, connection: socket.socket) -> None:
         """A worker is there."""
         with self._changed:
             worker = WorkerId(join.worker)
-            if self._closed or worker in self._residents or worker not in self._promised:
+            promise = self._promised.get(worker)
+            awaited = promise is not None and promise.birth.incarnation == join.incarnation
+            if self._closed or worker in self._residents or not awaited:
                 # Late, or one too many: two processes must never be the same worker.
                 raise OSError(f"worker {worker} is not wanted")
             self._residents[worker] = Resident(join, connection)
+            self._tries[worker] = 0
             self._changed.notify_all()
 
     def gone(self, join: Join) -> None:
-        """A worker's process has ended."""
+        """A worker's process has ended, or is silent."""
         with self._changed:
-            worker = WorkerId(join.worker)
-            if not self._closed and worker in self._residents and self._residents[worker].join == join:
-                del self._residents[worker]
-                self._promised.pop(worker, None)
-                self._lost[worker] = f"process {join.pid} on {join.host} ended"
-                self._changed.notify_all()
+            self._fence(WorkerId(join.worker), join.incarnation)
 
     def dismiss(self, worker: WorkerId) -> None:
         """Let one worker go: it owns nothing any more."""
         with self._changed:
-            resident = self._residents.pop(worker, None)
-            self._promised.pop(worker, None)
-        if resident is not None:
-            _hang_up(resident.connection)
+            resident = self._residents.get(worker)
+            if resident is not None:
+                self._fence(worker, resident.join.incarnation)
 
     def close(self) -> None:
         """Let every worker go."""
@@ -123,14 +135,26 @@ class Placement:
         for resident in residents:
             _hang_up(resident.connection)
 
-    def _is_missing(self, worker: WorkerId) -> bool:
-        promised = self._promised.get(worker)
-        overdue = promised is not None and time.monotonic() - promised[1] > PATIENCE_S
-        return worker not in self._residents and worker not in self._lost and (promised is None or overdue)
+    def _fence(self, worker: WorkerId, incarnation: int) -> None:
+        """A process is not the worker any more: it ends when it notices, and until then nobody listens to it."""
+        resident = self._residents.get(worker)
+        if not self._closed and resident is not None and resident.join.incarnation == incarnation:
+            del self._residents[worker]
+            self._promised.pop(worker, None)
+            _hang_up(resident.connection)
+            self._changed.notify_all()
 
-    def _promise(self, worker: WorkerId, executor: str) -> WorkerId:
-        self._promised[worker] = (executor, time.monotonic())
-        return worker
+    def _is_missing(self, worker: WorkerId) -> bool:
+        promise = self._promised.get(worker)
+        patience = START_S * 2 ** (self._tries[worker] - 1)
+        overdue = promise is not None and time.monotonic() - promise.made_s > patience
+        return worker not in self._residents and (promise is None or overdue)
+
+    def _promise(self, worker: WorkerId, executor: str) -> Birth:
+        birth = Birth(worker, next(self._incarnations))
+        self._tries[worker] += 1
+        self._promised[worker] = Promise(executor, birth, time.monotonic())
+        return birth
 
 
 def _hang_up(connection: socket.socket) -> None:

@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
-from megaphone.control.epochs import EpochPlan, Epochs
+from megaphone.control.epochs import EpochPlan
+from megaphone.control.plan import Plan
+from megaphone.durability.manifest import Manifest, Shape
+from megaphone.durability.store import Command, Store
+from megaphone.engine.spark.memoir import Memoir, obey
 from megaphone.engine.spark.messages import (
+    AliveQuestion,
     Key,
     Orders,
     PlaceAnswer,
@@ -23,12 +26,14 @@ from megaphone.engine.spark.messages import (
     PlanAnswer,
     PlanQuestion,
     ReportMessage,
+    Safe,
     SpecAnswer,
 )
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.placement import Placement
 from megaphone.engine.spark.rpc import Caller
 from megaphone.errors import MegaphoneError, PlanError
+from megaphone.faults import reach
 from megaphone.progress import Time
 
 
@@ -39,6 +44,21 @@ class PickledSpec:
     pickled: bytes
     by_epoch: bool
     inputs: int
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a run begins: by its control, and by where its query keeps its checkpoint."""
+
+    initial: Assignment
+    workers: int
+    specs: Mapping[str, PickledSpec]
+    checkpoint: str
+    control: str
+    """What the control is called there."""
+    share: float
+    bounded: bool
 
 
 class Run:
@@ -47,25 +67,28 @@ class Run:
     def __init__(
         self,
         key: Key,
-        initial: Assignment,
-        workers: int,
-        specs: Mapping[str, PickledSpec],
+        terms: Terms,
+        epoch: int,
         caller: Caller,
         executors: Callable[[], int],
         only_control_advanced: Callable[[int], bool],
     ) -> None:
-        """Begin before the first epoch."""
+        """Begin before an epoch: the first, or the one that Spark has not committed yet."""
         self.key = key
         self.lock = threading.RLock()
-        self.specs = dict(specs)
-        self.epochs = Epochs(
-            initial, workers, {name: ("epoch" if s.by_epoch else "column", s.inputs) for name, s in specs.items()}
-        )
+        self.specs = dict(terms.specs)
+        self.bounded = terms.bounded
         self.placement = Placement(executors)
-        self.bounded = False
+        shapes = {name: spec.shape for name, spec in self.specs.items()}
+        self._memoir = Memoir(
+            Store(terms.checkpoint, terms.control),
+            Manifest(len(terms.initial), terms.workers, shapes),
+            {name: spec.pickled for name, spec in self.specs.items()},
+            {name: ("epoch" if spec.by_epoch else "column", spec.inputs) for name, spec in self.specs.items()},
+        )
+        self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share)
+        self.epochs = self._memoir.begin(epoch, terms.initial)
         self._closed_inputs = False
-        self._shrink: tuple[int, Migration] | None = None
-        self._initial = initial
         self._only_control_advanced = only_control_advanced
         self._caller = caller
         self._polls = 0
@@ -76,36 +99,62 @@ class Run:
         """The plan of an epoch; made, and sent ahead to the workers that pull, when it is first asked for."""
         with self.lock:
             fresh = question.epoch > self.epochs.epoch
-            if fresh and self.epochs.epoch < 0 and question.epoch > 0:
-                raise PlanError(
-                    f"query {self.key.query} goes on at epoch {question.epoch}, but the state of its operators ended "
-                    "with the process that had it; start it with a new checkpoint location"
-                )
-            if fresh and self.epochs.silent:
-                raise PlanError(
-                    f"epoch {self.epochs.epoch} of query {self.key.query} was committed, but workers "
-                    f"{sorted(self.epochs.silent)} were not asked for it: the sink must read all rows of every epoch"
-                )
-            closing = fresh and self.bounded and self._only_control_advanced(question.epoch)
-            plan = self.epochs.open(question.epoch, closing)
-            self._closed_inputs = self._closed_inputs or closing
-            self._dismiss_surplus()
+            plan = self._open(question.epoch) if fresh else self.epochs.open(question.epoch)
+            self._memoir.write(self.epochs)
             self._polls = 0
             wanted = sorted({*plan.workers, *map(WorkerId, range(self.epochs.workers))})
-            self._forgive()
             current = question.epoch == self.epochs.epoch
         if fresh:
+            reach("after-plan", _is_moving(plan))
             self._send_ahead(plan)
-        spawn = [int(worker) for worker in self.placement.claim(question.executor, wanted)] if current else []
-        return PlanAnswer.of(plan, question.known, self.placement.addresses(), spawn)
+        spawn = self.placement.claim(question.executor, wanted) if current else []
+        return PlanAnswer.of(plan, question.known, self.placement.seats(), spawn)
+
+    def _open(self, epoch: int) -> EpochPlan:
+        if self.epochs.silent:
+            raise PlanError(
+                f"epoch {self.epochs.epoch} of query {self.key.query} was committed, but workers "
+                f"{sorted(self.epochs.silent)} were not asked for it: the sink must read all rows of every epoch"
+            )
+        reach("before-plan", self.epochs.controller.current is not None)
+        needed_from = self.epochs.needed_from
+        closing = self.bounded and self._only_control_advanced(epoch)
+        plan = self._memoir.open(self.epochs, epoch, closing)
+        self._closed_inputs = self._closed_inputs or closing
+        self._dismiss_surplus()
+        self._sender.submit(self._memoir.cut, epoch, needed_from, list(self.epochs.controller.history))
+        return plan
+
+    def submit(self, plan: Plan, then_workers: int | None = None) -> Migration:
+        """Accept a plan, and write it down, or refuse it."""
+        with self.lock:
+            self.epochs.check(plan)
+            return self._obey(Command("submit", plan.to_json(), then_workers))
+
+    def tell(self, verb: str) -> Migration:
+        """Pause, resume or cancel the migration under way."""
+        with self.lock:
+            return self._obey(Command(verb))
+
+    def _obey(self, command: Command) -> Migration:
+        if command.verb != "submit" and self.epochs.controller.current is None:
+            raise PlanError("no migration is under way")
+        migration = obey(self.epochs, command, self._memoir.command(command))
+        assert migration is not None
+        return migration
 
     def place(self, question: PlaceQuestion) -> PlaceAnswer:
         """Where a worker is, or the order to start it."""
-        return PlaceAnswer(self.placement.find(WorkerId(question.worker), question.executor))
+        return self.placement.find(WorkerId(question.worker), question.executor, question.lost)
+
+    def alive(self, question: AliveQuestion) -> bool:
+        """Is a process still the worker it was?"""
+        return self.placement.is_seated(WorkerId(question.worker), question.incarnation)
 
     def report(self, message: ReportMessage) -> None:
         """What workers have done in an epoch."""
         with self.lock:
+            reach("reported", _is_moving(self.epochs.open(self.epochs.epoch)))
             seen = [Time(time) for time in message.seen]
             self.epochs.report(message.operator, message.epoch, message.reports, seen, Time(message.frontier))
 
@@ -115,15 +164,15 @@ class Run:
             return self.epochs.operators[operator].output_frontier.bound
 
     def spec(self, worker: WorkerId, operator: str) -> SpecAnswer:
-        """An operator's definition, and what of it a new worker starts with."""
+        """An operator's definition, and the bins a worker has of it before the epoch that is open."""
         with self.lock:
-            begin = self.epochs.epoch <= 0
-            owned = self._initial.bins_of(worker) if begin else np.empty(0, np.int64)
+            residence = self.epochs.residence(operator)
             return SpecAnswer(
                 self.specs[operator].pickled,
-                len(self._initial),
-                owned.tobytes(),
-                -1 if begin else self.epochs.epoch - 1,
+                len(residence),
+                residence.bins_of(worker).tobytes(),
+                self.epochs.epoch - 1,
+                self._safe,
             )
 
     def bell(self) -> bool:
@@ -132,36 +181,27 @@ class Run:
             self._polls += 1
             if self.bounded:
                 return not self._closed_inputs or self.epochs.wants_epoch
-            self._forgive()
-            missing = set(range(self.epochs.workers)) - set(self.placement.residents) - self.placement.lost
-            wanted = self.epochs.wants_epoch or bool(missing) or self._is_shrunk
+            missing = set(range(self.epochs.workers)) - set(self.placement.residents)
+            wanted = self.epochs.wants_epoch or bool(missing) or self._emptied is not None
             return self._polls > 1 and self.epochs.epoch >= 0 and wanted
 
-    def shrink_to(self, workers: int, migration: Migration) -> None:
-        """When a migration has emptied the workers from `workers` on, let them go."""
-        self._shrink = (workers, migration)
-
     @property
-    def _is_shrunk(self) -> bool:
-        return self._shrink is not None and self._shrink[1].ended_s is not None
+    def _emptied(self) -> Migration | None:
+        """A migration that has ended, after which some workers may not be needed any more."""
+        history = self.epochs.controller.history
+        return next((m for m in history if m.then_workers is not None and m.ended_s is not None), None)
 
     def _dismiss_surplus(self) -> None:
-        if self._shrink is None or not self._is_shrunk:
-            return
-        workers, migration = self._shrink
-        self._shrink = None
-        # Another migration may have been asked for since, to the workers that were to go.
-        if migration.phase == "done" and self.epochs.controller.expected.owners.max() < workers:
-            surplus = range(workers, self.epochs.workers)
-            self.epochs.workers = workers
-            for worker in surplus:
-                self.placement.dismiss(WorkerId(worker))
-
-    def _forgive(self) -> None:
-        """A worker that is gone and owned nothing may be started anew."""
-        for worker in self.placement.lost:
-            if not any((owners.owners == worker).any() for _, owners in self.epochs.configuration.entries):
-                self.placement.forgive(worker)
+        while (migration := self._emptied) is not None:
+            workers, migration.then_workers = migration.then_workers, None
+            assert workers is not None
+            # Another migration may have been asked for since, to the workers that were to go.
+            empty = self.epochs.controller.expected.owners.max() < workers
+            if migration.phase == "done" and empty:
+                surplus = range(workers, self.epochs.workers)
+                self.epochs.workers = min(workers, self.epochs.workers)
+                for worker in surplus:
+                    self.placement.dismiss(WorkerId(worker))
 
     def close(self) -> None:
         """The query has ended: so do its workers and what was still to migrate."""
@@ -174,14 +214,14 @@ class Run:
                     self.epochs.controller.step_completed(Time(self.epochs.epoch))
 
     def _send_ahead(self, plan: EpochPlan) -> None:
-        residents = self.placement.residents
+        seats = {WorkerId(worker): seat for worker, seat in self.placement.seats().items()}
         orders: dict[WorkerId, list[Orders]] = {}
         for name, operator in plan.operators.items():
             # Who gave bins away before learns that they are safe elsewhere; it may not be called for anything else.
             for worker in {move.target for move in operator.moves} | self._gave.get(name, set()):
                 sources = {move.source for move in operator.moves if move.target == worker}
-                if worker in residents and sources <= residents.keys():
-                    told = orders_for(worker, name, plan.epoch, operator, lambda w: residents[w].address)
+                if worker in seats and sources <= seats.keys():
+                    told = orders_for(worker, name, plan.epoch, operator, lambda w: seats[w])
                     orders.setdefault(worker, []).append(told)
             self._gave[name] = {move.source for move in operator.moves}
         for worker, messages in orders.items():
@@ -193,3 +233,7 @@ class Run:
         except (MegaphoneError, KeyError, OSError):
             # The task that feeds the worker sends the same orders; this was only a head start.
             return
+
+
+def _is_moving(plan: EpochPlan) -> bool:
+    return any(operator.moves for operator in plan.operators.values())

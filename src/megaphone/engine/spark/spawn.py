@@ -12,17 +12,18 @@ from functools import cache
 
 import psutil
 
-from megaphone.engine.spark.messages import Address, Key, WorkerConfig, dump
+from megaphone.engine.spark.messages import Address, Birth, Key, WorkerConfig, dump
 
 
-def spawn(coordinator: Address, lease: Address, secret: str, unix: bool, key: Key, worker: int) -> None:
+def spawn(coordinator: Address, lease: Address, secret: str, unix: bool, key: Key, birth: Birth) -> None:
     """Start a worker; it reports to the coordinator by itself."""
-    config = WorkerConfig(key, worker, coordinator, lease, secret, unix, executor_pid())
+    config = WorkerConfig(key, birth.worker, birth.incarnation, coordinator, lease, secret, unix, executor_pid())
     # Through a shell that ends at once: the worker is then nobody's child, and the task's process need not reap it.
     # The secret goes by standard input, where no process list shows it.
     script = 'exec 3<&0; "$@" <&3 3<&- >&2 &'
     command = ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "megaphone.engine.spark.worker"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment["MEGAPHONE_EXECUTOR_PID"] = str(executor_pid() or "")
     subprocess.run(command, input=dump(config), check=True, start_new_session=True, env=environment)
 
 

@@ -1,123 +1,283 @@
 """A tenancy: one operator in one worker process, from epoch to epoch.
 
-Applying an epoch is idempotent: at n-1 it applies n and keeps the outputs until n is committed; at n already, it gives
-the kept outputs; anything else is refused. Bins that leave at n stay readable here until n is committed.
-Neighbours: worker.py receives the calls, hosting.py does the work, transfer.py brings the bins.
+Applying an epoch is idempotent: at n-1 it applies n, logs it, and keeps the outputs until n is committed; at n
+already, it gives the kept outputs; behind, or in doubt of its own state, it first recovers to n-1 from the checkpoint.
+Bins that leave at n stay readable here until n is committed.
+Neighbours: worker.py receives the calls, hosting.py does the work, transfer.py brings the bins, durability/ keeps them.
 """
 
 import threading
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
-from megaphone.control.epochs import Report
+from megaphone.control.epochs import Recovery, Report
+from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host, Outcome
-from megaphone.dataflow.records import Records
+from megaphone.dataflow.operators import OperatorSpec
 from megaphone.dataflow.state import Packed, Parcel, pack
+from megaphone.durability.ledger import Ledger, Line
+from megaphone.durability.log import Head, Payloads, Writing
+from megaphone.durability.recovery import Recovered, Request, recover, recover_bins
+from megaphone.durability.snapshots import Snapshots
+from megaphone.durability.store import LogFile, Store
 from megaphone.engine.spark.memory import Loans
-from megaphone.engine.spark.messages import Orders
-from megaphone.engine.spark.rpc import Caller
-from megaphone.engine.spark.transfer import Pulls
-from megaphone.errors import FoldError, ProtocolError
+from megaphone.engine.spark.messages import ApplyRequest, Arrival, Orders
+from megaphone.engine.spark.transfer import Delivery, Pulls, Shipment
+from megaphone.errors import CheckpointError, FoldError, ProtocolError
+from megaphone.faults import reach
 from megaphone.progress import Frontier, Time
 
 Result = tuple[list[pa.RecordBatch], Report]
 
 
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """What a tenancy begins with, or begins anew with: which bins it had after which epoch."""
+
+    spec: OperatorSpec
+    bins: int
+    owned: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a tenancy works with."""
+
+    store: Store
+    attempt: int
+    incarnation: int
+    share: float
+    pool: Executor
+    ask: Callable[[], Lot]
+    """What the coordinator says this worker should have."""
+    pull: Callable[[Arrival, int], Iterable[Delivery]]
+    alive: Callable[[Arrival], bool]
+
+
+@dataclass(slots=True)
+class Kept:
+    """An epoch that was applied: its outputs, and its entry in the log if that is there already."""
+
+    result: Result
+    request: ApplyRequest
+    payloads: Payloads
+    writing: Future[Writing] | None
+    logged: bool = False
+
+
 class Tenancy:
     """One operator's bins in this process, and the epoch they have reached."""
 
-    def __init__(self, host: Host, operator: str, epoch: int, caller: Caller, pool: ThreadPoolExecutor) -> None:
-        """Begin after `epoch` with what the host has."""
-        self.host = host
+    def __init__(self, worker: WorkerId, operator: str, means: Means) -> None:
+        """Begin where the coordinator says, with what the checkpoint has."""
+        self.worker = worker
         self.operator = operator
-        self.epoch = epoch
         self.loans = Loans()
-        self._caller = caller
-        self._pool = pool
-        self._applying = threading.Lock()
-        self._leaving_lock = threading.Lock()
-        self._leaving_at = epoch
-        self._leaving: dict[BinId, Parcel] = {}
-        self._pulls: Pulls | None = None
-        self._kept: Result | None = None
-        self._broken: Exception | None = None
+        self._means = means
+        self._recoveries: list[Recovery] = []
+        self._applying = threading.RLock()
+        self._leaving_lock = threading.RLock()
+        self._reload()
+
+    def _reload(self) -> None:
+        """Recover: forget everything, and take it from the checkpoint."""
+        with self._leaving_lock:
+            lot = self._means.ask()
+            request = Request(self.operator, self.worker, lot.spec, lot.bins, lot.owned, lot.epoch)
+            recovered = self._recovered(recover, request)
+            self.spec = lot.spec
+            self.epoch = lot.epoch
+            self.host: Host = recovered.host
+            self._ledger: Ledger = recovered.ledger
+            self._held = np.zeros(lot.bins, np.bool_)
+            means = self._means
+            self._snapshots = Snapshots(means.store, self.operator, self._ledger, means.share, means.pool)
+            self._leaving_at = self.epoch
+            self._leaving: dict[BinId, tuple[Parcel, Line]] = {}
+            # What was pulled may be half changed by what was half applied.
+            self._pulls: Pulls | None = None
+            self._kept: Kept | None = None
+            self._in_doubt = False
 
     def prepare(self, orders: Orders) -> None:
         """Learn of an epoch before its records come: start to pull at once, and let go of what left before."""
         self._forget_before(orders.epoch)
         with self._leaving_lock:
             if orders.epoch > self.epoch and (self._pulls is None or self._pulls.epoch != orders.epoch):
-                self._pulls = Pulls(self._pool, self._caller, self.operator, orders.epoch, orders.arrivals)
+                means, epoch = self._means, orders.epoch
+                self._pulls = Pulls(
+                    epoch,
+                    orders.arrivals,
+                    lambda arrival: iter(means.pull(arrival, epoch)),
+                    means.alive,
+                    lambda arrival: self._recover(arrival, epoch),
+                )
 
-    def serve(self, epoch: int, bins: Iterable[int]) -> Iterable[Packed]:
+    def serve(self, epoch: int, bins: Iterable[int]) -> Iterable[Shipment]:
         """Bins that leave at an epoch, as they were before it."""
         for bin in bins:
-            yield self._pack(self._leave(epoch, BinId(bin)))
+            reach("pull-old", moving=True)
+            parcel, line = self._leave(epoch, BinId(bin))
+            yield self._pack(parcel), line
 
     def _pack(self, parcel: Parcel) -> Packed:
         try:
             return pack(parcel)
         except Exception as error:
             raise FoldError(
-                f"state of operator {self.operator} in bin {parcel.bin} on worker {self.host.worker} cannot travel: "
+                f"state of operator {self.operator} in bin {parcel.bin} on worker {self.worker} cannot travel: "
                 f"{type(error).__name__}: {error}; keep only what can be pickled"
             ) from error
 
-    def apply(self, orders: Orders, records: Iterable[tuple[int, Records]], frontier: Frontier) -> Result:
-        """Apply an epoch, or give the outputs it gave when it was applied."""
+    def apply(self, request: ApplyRequest, payloads: Payloads) -> Result:
+        """Apply an epoch and log it, or give the outputs it gave when it was applied."""
         with self._applying:
-            if orders.epoch == self.epoch and self._kept is not None:
-                return self._kept
-            if self._broken is not None:
-                # Half an epoch is applied: to apply it again would double it.
-                raise self._broken
-            if not self._follows(orders.epoch):
-                raise ProtocolError(
-                    f"operator {self.operator} on worker {self.host.worker} is at epoch {self.epoch} "
-                    f"and cannot apply epoch {orders.epoch}"
-                )
-            try:
-                self._kept = self._apply(orders, records, frontier)
-            except Exception as error:
-                self._broken = error
-                raise
-            self.epoch = orders.epoch
-            return self._kept
+            kept = self._kept
+            if kept is None or self.epoch != request.orders.epoch or self._in_doubt:
+                kept = self._kept = self._apply_anew(request, payloads)
+            self._log(kept)
+            return kept.result
+
+    def _apply_anew(self, request: ApplyRequest, payloads: Payloads) -> Kept:
+        epoch = request.orders.epoch
+        if self._in_doubt or (self.epoch + 1 < epoch and not self._follows(epoch)):
+            self._reload()
+        if not self._follows(epoch):
+            raise ProtocolError(
+                f"operator {self.operator} on worker {self.worker} is at epoch {self.epoch} "
+                f"and cannot apply epoch {epoch}"
+            )
+        writing = self._means.pool.submit(self._begin_log, request, payloads)
+        self._in_doubt = True
+        try:
+            result = self._apply(request, payloads)
+        except BaseException:
+            writing.add_done_callback(_discard)
+            raise
+        self._in_doubt = False
+        self.epoch = epoch
+        return Kept(result, request, payloads, writing)
 
     def _follows(self, epoch: int) -> bool:
-        """Is nothing missed in between? Who owns no bin is not called, and has nothing to miss."""
-        return epoch == self.epoch + 1 or (epoch > self.epoch and not self.host.resident.any())
+        """Is nothing missed in between? Who applied an epoch and then owned no bin was not called since."""
+        # Who has applied none was not there: records may have come to the process before it, ahead of their bins.
+        idle = self._kept is not None and not self.host.resident.any()
+        return epoch == self.epoch + 1 or (epoch > self.epoch and idle)
 
-    def _apply(self, orders: Orders, records: Iterable[tuple[int, Records]], frontier: Frontier) -> Result:
+    def _apply(self, request: ApplyRequest, payloads: Payloads) -> Result:
         begin = time.perf_counter_ns()
+        orders = request.orders
         self.prepare(orders)
         for bin in orders.departures:
             self._leave(orders.epoch, BinId(bin))
-        self.host.frontier = max(self.host.frontier, Frontier(Time(orders.frontier)))
+        with self._leaving_lock:
+            self._snapshots.settle(self.host)
+        self._snapshots.committed(orders.epoch - 1)
+        self._take_orders(orders)
+        for input, payload in payloads:
+            for records in decode(payload, self.spec.inputs[input].schema):
+                self.host.receive(records, input)
+        outcomes = list(self._advance(orders, max(Frontier(Time(request.frontier)), self.host.frontier)))
+        self._ledger.touch(self.host.touched, orders.epoch)
+        reach("applied", _is_moving(orders))
+        report = Report(
+            self.worker,
+            self.host.output_frontier.bound,
+            sum(outcome.applied for outcome in outcomes),
+            sum(outcome.late for outcome in outcomes),
+            self._pulls.bytes if self._pulls else 0,
+            time.perf_counter_ns() - begin,
+            self._ledger.needed_from(orders.epoch),
+            tuple(self._recoveries),
+        )
+        self._recoveries.clear()
+        return [outcome.output for outcome in outcomes], report
+
+    def _take_orders(self, orders: Orders) -> None:
+        self.host.frontier = Frontier(Time(orders.frontier))
+        self.host.touched[:] = False
         self.host.unhold()
+        self._held[:] = False
         for bin, at in orders.holds:
             self.host.hold(BinId(bin), Time(at))
-        for input, part in records:
-            self.host.receive(part, input)
-        outcomes = list(self._advance(max(frontier, self.host.frontier)))
-        busy = time.perf_counter_ns() - begin
-        applied, late = sum(o.applied for o in outcomes), sum(o.late for o in outcomes)
-        arrived = self._pulls.bytes if self._pulls else 0
-        worker, reached = WorkerId(self.host.worker), self.host.output_frontier.bound
-        return [o.output for o in outcomes], Report(worker, reached, applied, late, arrived, busy)
+            self._held[bin] = True
 
-    def _advance(self, frontier: Frontier) -> Iterable[Outcome]:
+    def _advance(self, orders: Orders, frontier: Frontier) -> Iterable[Outcome]:
         """Apply to the bins that are here, then to those still on their way."""
         assert self._pulls is not None
         if not self._pulls.done:
             yield self.host.advance(frontier)
-        for parcel in self._pulls.take().values():
+        for parcel, line in self._pulls.take():
             self.host.install(parcel)
+            self._ledger.put(parcel.bin, line)
+            reach("pull-new", moving=True)
+        reach("installed", _is_moving(orders))
         yield self.host.advance(frontier)
+
+    def _recover(self, arrival: Arrival, epoch: int) -> Iterable[Delivery]:
+        """Bins whose owner is gone, from the checkpoint."""
+        request = Request(
+            self.operator,
+            WorkerId(arrival.source),
+            self.spec,
+            len(self._held),
+            np.array(arrival.bins, np.int64),
+            epoch - 1,
+        )
+        recovered = self._recovered(recover_bins, request)
+        for bin in arrival.bins:
+            yield recovered.host.release(BinId(bin)), recovered.ledger.take(bin), 0
+
+    def _recovered(self, how: Callable[[Store, Request], Recovered], request: Request) -> Recovered:
+        """Recover, and remember how it went."""
+        began = time.time()
+        recovered = how(self._means.store, request)
+        if request.epoch >= 0 and len(request.wanted):
+            self._recoveries.append(
+                Recovery(self.operator, self.worker, len(request.wanted), recovered.epochs, began, time.time())
+            )
+        return recovered
+
+    def _begin_log(self, request: ApplyRequest, payloads: Payloads) -> Writing:
+        means, orders = self._means, request.orders
+        file = LogFile(orders.epoch, means.attempt, self.operator, int(self.worker), means.incarnation)
+        head = Head(request.frontier, request.seen, [input for input, _ in payloads])
+        return Writing(means.store, file, head, payloads)
+
+    def _log(self, kept: Kept) -> None:
+        """Let the epoch's entry appear in the log; once more if that failed before."""
+        if kept.logged:
+            return
+        try:
+            writing = kept.writing.result() if kept.writing else self._begin_log(kept.request, kept.payloads)
+            kept.writing = None
+            size = writing.finish(kept.result[1])
+        except OSError as error:
+            kept.writing = None
+            raise CheckpointError(
+                f"worker {self.worker} cannot log epoch {self.epoch} of operator {self.operator}: {error}"
+            ) from error
+        kept.logged, kept.payloads = True, ()
+        self._snapshots.logged(self.epoch, size)
+        reach("logged", _is_moving(kept.request.orders))
+
+    def rest(self) -> None:
+        """The epoch's outputs are given out, and the next one has not come: copy some bins for their snapshots."""
+        # Not if it must wait: the next epoch has come, and may itself be waiting for the thread we are in.
+        if not self._applying.acquire(blocking=False):
+            return
+        try:
+            if not self._in_doubt and self._kept is not None and self._kept.logged:
+                self._snapshots.copy(self.host, self.epoch, self._held, self._leaving_lock)
+        finally:
+            self._applying.release()
 
     def _forget_before(self, epoch: int) -> None:
         """What left at an earlier epoch is committed elsewhere."""
@@ -126,14 +286,23 @@ class Tenancy:
                 self._leaving_at, self._leaving = epoch, {}
                 self.loans.end()
 
-    def _leave(self, epoch: int, bin: BinId) -> Parcel:
+    def _leave(self, epoch: int, bin: BinId) -> tuple[Parcel, Line]:
         """Release a bin for an epoch, once."""
         self._forget_before(epoch)
         with self._leaving_lock:
             if bin not in self._leaving:
                 if epoch != self.epoch + 1:
                     raise ProtocolError(
-                        f"bin {bin} on worker {self.host.worker} is at epoch {self.epoch} and cannot leave at {epoch}"
+                        f"bin {bin} on worker {self.worker} is at epoch {self.epoch} and cannot leave at {epoch}"
                     )
-                self._leaving[bin] = self.host.release(bin)
+                self._leaving[bin] = self.host.release(bin), self._ledger.take(bin)
             return self._leaving[bin]
+
+
+def _is_moving(orders: Orders) -> bool:
+    return bool(orders.arrivals or orders.departures)
+
+
+def _discard(writing: Future[Writing]) -> None:
+    if writing.exception() is None:
+        writing.result().discard()

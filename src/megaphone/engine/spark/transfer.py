@@ -1,13 +1,13 @@
 """Transfer of bins: from the old owner's memory to the new owner's, over Flight.
 
 The old owner serves what it released until the epoch is committed; the new owner pulls while Spark still reads the
-source and shuffles. One message never carries more than a chunk; on one machine the memory itself is lent instead.
+source and shuffles. An old owner that is lost is not waited for: its bins are recovered instead.
+One message never carries more than a chunk; on one machine the memory itself is lent instead.
 Neighbours: worker.py has both ends, memory.py lends.
 """
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,25 +15,34 @@ import pyarrow.flight as flight
 
 from megaphone.bins import BinId
 from megaphone.dataflow.state import Packed, Parcel, unpack
+from megaphone.durability.ledger import Line
+from megaphone.engine.spark.attention import Attended
 from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine
 from megaphone.engine.spark.messages import Arrival, Loan, ParcelHead, PullRequest, dump, load
 from megaphone.engine.spark.rpc import Caller, guarded_stream, raise_own
-from megaphone.errors import ProtocolError, WorkerLost
+from megaphone.errors import FoldError, MegaphoneError, ProtocolError
 
 CHUNKS = pa.schema([("chunk", pa.binary())])
 
 
-def serve(parcels: Iterable[Packed], loans: Loans | None) -> flight.GeneratorStream:
+Shipment = tuple[Packed, Line]
+"""A bin as bytes, and its line in the ledger."""
+
+Delivery = tuple[Parcel, Line, int]
+"""A bin that has arrived, its line, and the bytes it took."""
+
+
+def serve(parcels: Iterable[Shipment], loans: Loans | None) -> flight.GeneratorStream:
     """Parcels as a stream: for each a head, then its memory in chunks, or on loan."""
     return flight.GeneratorStream(CHUNKS, guarded_stream(_batches(parcels, loans)))
 
 
 def _batches(
-    parcels: Iterable[Packed], loans: Loans | None
+    parcels: Iterable[Shipment], loans: Loans | None
 ) -> Iterator[tuple[pa.RecordBatch, pa.Buffer] | pa.RecordBatch]:
-    for packed in parcels:
+    for packed, line in parcels:
         loan = _lend(packed, loans)
-        yield _chunk(b""), pa.py_buffer(dump(ParcelHead(packed.bin, packed.sizes, loan)))
+        yield _chunk(b""), pa.py_buffer(dump(ParcelHead(packed.bin, packed.sizes, line, loan)))
         if loan is None:
             yield from map(_chunk, packed.chunks())
 
@@ -54,8 +63,8 @@ def _chunk(data: memoryview | bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.Array.from_buffers(pa.binary(), 1, [None, offsets, buffer])], schema=CHUNKS)
 
 
-def pull(caller: Caller, arrival: Arrival, operator: str, epoch: int) -> Iterator[tuple[Parcel, int]]:
-    """Fetch bins from their old owner: each parcel with the bytes it took."""
+def pull(caller: Caller, arrival: Arrival, operator: str, epoch: int) -> Iterator[Delivery]:
+    """Fetch bins from their old owner."""
     try:
         yield from _pull(caller, arrival, PullRequest(operator, epoch, arrival.bins, machine()))
     except OSError:
@@ -63,22 +72,22 @@ def pull(caller: Caller, arrival: Arrival, operator: str, epoch: int) -> Iterato
         yield from _pull(caller, arrival, PullRequest(operator, epoch, arrival.bins, ""))
 
 
-def _pull(caller: Caller, arrival: Arrival, request: PullRequest) -> Iterator[tuple[Parcel, int]]:
+def _pull(caller: Caller, arrival: Arrival, request: PullRequest) -> Iterator[Delivery]:
     try:
-        reader = caller.client(arrival.address).do_get(flight.Ticket(dump(request)), caller.options)
+        reader = caller.client(arrival.seat.address).do_get(flight.Ticket(dump(request)), caller.options)
         yield from _read(reader)
     except flight.FlightError as error:
         raise_own(error)
 
 
-def _read(reader: flight.FlightStreamReader) -> Iterator[tuple[Parcel, int]]:
+def _read(reader: flight.FlightStreamReader) -> Iterator[Delivery]:
     while True:
         try:
             head = load(reader.read_chunk().app_metadata.to_pybytes(), ParcelHead)
         except StopIteration:
             return
         parts = borrow(head.loan) if head.loan else [_fill(reader, size) for size in head.sizes]
-        yield unpack(BinId(head.bin), parts), sum(head.sizes)
+        yield unpack(BinId(head.bin), parts), head.line, sum(head.sizes)
 
 
 def _fill(reader: flight.FlightStreamReader, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
@@ -95,39 +104,46 @@ def _fill(reader: flight.FlightStreamReader, size: int) -> np.ndarray[tuple[int]
 class Pulls:
     """The bins on their way to one operator of one worker, in one epoch."""
 
-    def __init__(self, pool: ThreadPoolExecutor, caller: Caller, operator: str, epoch: int, arrivals: list[Arrival]):
-        """Begin to pull, one stream for each old owner."""
+    def __init__(
+        self,
+        epoch: int,
+        arrivals: Sequence[Arrival],
+        pull: Callable[[Arrival], Iterator[Delivery]],
+        alive: Callable[[Arrival], bool],
+        recover: Callable[[Arrival], Iterable[Delivery]],
+    ) -> None:
+        """Begin to pull, one stream for each old owner; if one is lost, its bins are recovered from the checkpoint."""
         self.epoch = epoch
         self.bytes = 0
-        self._lock = threading.Lock()
-        self._arrived: dict[BinId, Parcel] = {}
-        self._futures: list[Future[None]] = [
-            pool.submit(self._run, caller, arrival, operator, epoch) for arrival in arrivals
-        ]
+        self._alive = alive
+        self._recover = recover
+        self._streams = [(arrival, Attended(partial(_everything, pull, arrival))) for arrival in arrivals]
 
     @property
     def done(self) -> bool:
         """Has everything arrived?"""
-        return all(future.done() for future in self._futures)
+        return all(stream.done for _, stream in self._streams)
 
-    def take(self) -> Mapping[BinId, Parcel]:
-        """All parcels, once they are here; raises what went wrong on the way."""
-        for future in self._futures:
-            future.result()
-        arrived, self._arrived = self._arrived, {}
-        return arrived
+    def take(self) -> Iterator[tuple[Parcel, Line]]:
+        """All bins, once they are here; raises what went wrong on the way."""
+        for arrival, stream in self._streams:
+            for parcel, line, size in self._take(arrival, stream):
+                self.bytes += size
+                yield parcel, line
 
-    def _run(self, caller: Caller, arrival: Arrival, operator: str, epoch: int) -> None:
+    def _take(self, arrival: Arrival, stream: Attended[list[Delivery]]) -> Iterable[Delivery]:
         try:
-            self._receive(pull(caller, arrival, operator, epoch))
-        except WorkerLost:
-            # Once more: the old owner has everything until the epoch is committed, and a connection may just be torn.
-            self._receive(pull(caller, arrival, operator, epoch))
-        if missing := set(arrival.bins) - self._arrived.keys():
-            raise ProtocolError(f"bins {sorted(missing)} did not come from worker {arrival.source} at epoch {epoch}")
+            return stream.result(partial(self._alive, arrival))
+        except FoldError:
+            # A state that cannot be pickled is the user's to mend, and no fault of its owner's.
+            raise
+        except (MegaphoneError, flight.FlightError, OSError):
+            return self._recover(arrival)
 
-    def _receive(self, parcels: Iterable[tuple[Parcel, int]]) -> None:
-        for parcel, size in parcels:
-            with self._lock:
-                self.bytes += 0 if parcel.bin in self._arrived else size
-                self._arrived[parcel.bin] = parcel
+
+def _everything(pull: Callable[[Arrival], Iterator[Delivery]], arrival: Arrival) -> list[Delivery]:
+    # By bin: what could not be borrowed is fetched once more.
+    arrived = {delivery[0].bin: delivery for delivery in pull(arrival)}
+    if missing := set(arrival.bins) - arrived.keys():
+        raise ProtocolError(f"bins {sorted(missing)} did not come from worker {arrival.source}")
+    return list(arrived.values())

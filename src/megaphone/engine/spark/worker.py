@@ -26,13 +26,14 @@ import psutil
 import pyarrow as pa
 
 from megaphone.bins import WorkerId
-from megaphone.dataflow.exchange import decode
-from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.operators import OperatorSpec
+from megaphone.durability.store import Store
 from megaphone.engine.spark.lease import hold_lease
 from megaphone.engine.spark.memory import machine
 from megaphone.engine.spark.messages import (
+    AliveQuestion,
     ApplyRequest,
+    Arrival,
     Join,
     Orders,
     PullRequest,
@@ -43,10 +44,9 @@ from megaphone.engine.spark.messages import (
     load,
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
-from megaphone.engine.spark.tenancy import Tenancy
-from megaphone.engine.spark.transfer import serve
+from megaphone.engine.spark.tenancy import Lot, Means, Tenancy
+from megaphone.engine.spark.transfer import pull, serve
 from megaphone.errors import ProtocolError
-from megaphone.progress import Frontier, Time
 
 OUTPUT_ROWS = 1 << 16
 """Rows in one output batch: what Spark takes in at a time."""
@@ -60,10 +60,10 @@ class Worker(Service):
         super().__init__()
         self.config = config
         self.caller = Caller(config.secret, config.unix)
-        self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="pull")
+        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="files")
         self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
         self._tenancies: dict[str, Tenancy] = {}
-        self._specs: dict[str, OperatorSpec] = {}
         self.actions["prepare"] = self._prepare
 
     def get(self, ticket: bytes) -> Any:
@@ -76,23 +76,35 @@ class Worker(Service):
     def exchange(self, command: bytes, reader: Any, writer: Any) -> None:
         """Take an epoch's records in, give its outputs back; the report comes with the last batch."""
         request = load(command, ApplyRequest)
-        orders = request.orders
-        tenancy = self._tenancy(orders.operator)
-        inputs = self._specs[orders.operator].inputs
+        self._check(request)
+        tenancy = self._tenancy(request.orders.operator)
         payloads = list(_payloads(reader))
         if len(payloads) != request.payloads:
             # A feeder that dies looks like one that is done: its epoch must not be applied in part.
             raise ProtocolError(
                 f"worker {self.config.worker} got {len(payloads)} of {request.payloads} payloads "
-                f"of operator {orders.operator} in epoch {orders.epoch}"
+                f"of operator {request.orders.operator} in epoch {request.orders.epoch}"
             )
-        records = [(kind, part) for kind, payload in payloads for part in decode(payload, inputs[kind].schema)]
-        outputs, report = tenancy.apply(orders, records, Frontier(Time(request.frontier)))
+        inputs = len(tenancy.spec.inputs)
+        if strange := [kind for kind, _ in payloads if not 0 <= kind < inputs]:
+            raise ProtocolError(
+                f"records for input {strange[0]} of operator {request.orders.operator}, which has {inputs}"
+            )
+        outputs, report = tenancy.apply(request, payloads)
         writer.begin(outputs[0].schema)
         for output in outputs:
             for start in range(0, len(output), OUTPUT_ROWS):
                 writer.write_batch(output.slice(start, OUTPUT_ROWS))
         writer.write_metadata(dump(report))
+        self._pool.submit(tenancy.rest)
+
+    def _check(self, request: ApplyRequest) -> None:
+        """Refuse what is meant for another process of this worker: ours may be the one that was given up."""
+        if request.incarnation != self.config.incarnation:
+            raise ProtocolError(
+                f"epoch {request.orders.epoch} of operator {request.orders.operator} is for incarnation "
+                f"{request.incarnation} of worker {self.config.worker}, not for {self.config.incarnation}"
+            )
 
     def _prepare(self, message: bytes) -> bytes:
         for orders in load(message, list[Orders]):
@@ -100,20 +112,41 @@ class Worker(Service):
         return dump(None)
 
     def _tenancy(self, operator: str) -> Tenancy:
+        """An operator's tenancy; one that is not here yet is opened, which may mean to recover it."""
         with self._lock:
+            opening = self._opening.setdefault(operator, threading.Lock())
+        with opening:
             if operator not in self._tenancies:
                 self._tenancies[operator] = self._open(operator)
             return self._tenancies[operator]
 
     def _open(self, operator: str) -> Tenancy:
-        config = self.config
-        question = SpecQuestion(config.key, config.worker, operator)
-        answer = self.caller.call(config.coordinator, "spec", question, SpecAnswer)
+        answer = self._ask(operator)
+        safe = answer.safe
+        means = Means(
+            Store(safe.checkpoint, safe.control),
+            safe.attempt,
+            self.config.incarnation,
+            safe.share,
+            self._pool,
+            lambda: self._lot(self._ask(operator)),
+            lambda arrival, epoch: pull(self.caller, arrival, operator, epoch),
+            self._is_alive,
+        )
+        return Tenancy(WorkerId(self.config.worker), operator, means)
+
+    def _ask(self, operator: str) -> SpecAnswer:
+        question = SpecQuestion(self.config.key, self.config.worker, operator)
+        return self.caller.call(self.config.coordinator, "spec", question, SpecAnswer)
+
+    def _lot(self, answer: SpecAnswer) -> Lot:
         # From the coordinator that holds the same secret; nobody else can have sent it.
         spec: OperatorSpec = pickle.loads(answer.spec)
-        self._specs[operator] = spec
-        host = Host(WorkerId(config.worker), spec.fold, answer.bins, np.frombuffer(answer.owned, np.int64))
-        return Tenancy(host, operator, answer.epoch, self.caller, self._pool)
+        return Lot(spec, answer.bins, np.frombuffer(answer.owned, np.int64), answer.epoch)
+
+    def _is_alive(self, arrival: Arrival) -> bool:
+        question = AliveQuestion(self.config.key, arrival.source, arrival.seat.incarnation)
+        return self.caller.call(self.config.coordinator, "alive", question, bool)
 
 
 def _payloads(reader: Any) -> Any:
@@ -138,7 +171,9 @@ def main() -> None:
     _, address = listen(worker, config.secret, folder / "worker.sock", host)
     end = partial(_end, folder)
     threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
-    join = Join(config.key, config.worker, address, os.getpid(), socket.gethostname(), config.executor_pid)
+    join = Join(
+        config.key, config.worker, config.incarnation, address, os.getpid(), socket.gethostname(), config.executor_pid
+    )
     with contextlib.suppress(OSError):
         hold_lease(config.lease, config.secret, dump(join))
     end()

@@ -1,0 +1,93 @@
+"""F, on the map side: every record of a partition addressed to the owner of its bin at its time.
+
+From: a streaming or batch DataFrame.  To: the shuffle, then host.py.  Paper: the migration mechanism.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from megaphone.bins import Bins, WorkerId
+from megaphone.configuration import Assignment, Configuration
+from megaphone.dataflow import exchange
+from megaphone.dataflow.records import Records
+from megaphone.dataflow.routing import address
+from megaphone.engine.spark.task import Binding, Epoch, Partition, current_epoch, settle_in
+from megaphone.faults import reach
+from megaphone.progress import BEGIN, Time
+
+GATHER_BYTES = 1 << 20
+"""F works on about this much at once: Spark's batches of 10,000 rows are too small to be worth a round of NumPy."""
+
+
+def router(binding: Binding, input: int) -> Partition:
+    """F as Spark calls it."""
+
+    def megaphone_F(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle_in()
+        yield from route(binding, input, batches)
+
+    return megaphone_F
+
+
+def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """F: address every record of a partition, and tell every slot the largest time seen."""
+    epoch = current_epoch(binding)
+    configuration = epoch.configuration if epoch else _single_epoch_configuration(binding)
+    read = _Reader(binding, input, epoch.answer.epoch if epoch else 0)
+    waiting: dict[WorkerId, list[Records]] = defaultdict(list)
+    size: dict[WorkerId, int] = defaultdict(int)
+    seen = BEGIN
+    for batch in _gather(batches):
+        reach("in-F", epoch is not None and _is_moving(binding, epoch))
+        records = read(batch)
+        if not records.at_one_time:
+            seen = Time(max(seen, int(records.times.max())))
+        for worker, routed in address(configuration, records):
+            waiting[worker].append(routed)
+            size[worker] += routed.data.get_total_buffer_size() // max(1, len(records) // max(1, len(routed)))
+            if size[worker] >= exchange.PAYLOAD_BYTES:
+                yield exchange.data_row(worker, binding.slots, input, waiting.pop(worker))
+                del size[worker]
+    for worker, parts in waiting.items():
+        yield exchange.data_row(worker, binding.slots, input, parts)
+    yield from exchange.frontier_rows(binding.slots, input, seen)
+
+
+def _is_moving(binding: Binding, epoch: Epoch) -> bool:
+    return bool(epoch.answer.operators[binding.spec.name].moves)
+
+
+def _single_epoch_configuration(binding: Binding) -> Configuration:
+    return Configuration(Assignment.round_robin(binding.bins, binding.slots))
+
+
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.nbytes
+        if size >= GATHER_BYTES:
+            yield pa.concat_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
+class _Reader:
+    """Turns Spark's rows (user columns, hash, time) into records."""
+
+    def __init__(self, binding: Binding, input: int, epoch: int) -> None:
+        self._bins = Bins.of_count(binding.bins)
+        self._input = binding.spec.inputs[input]
+        self._epoch = Time(epoch)
+
+    def __call__(self, batch: pa.RecordBatch) -> Records:
+        bins = self._bins.of_hashes(batch.column(exchange.HASH).to_numpy())
+        data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
+        if self._input.time is None:
+            return Records.at(self._epoch, bins, data)
+        return Records(bins, self._input.times(batch.column(exchange.TIME)), data)
