@@ -1,39 +1,63 @@
 """The lease: a connection that lives as long as a worker is wanted.
 
 The coordinator holds one end, the worker the other; each notices at once when the other is gone, because the kernel
-closes what a dead process held. No heartbeat, no timeout to tune.
+closes what a dead process held. A process that is there and does nothing, stopped or cut off, is noticed by its pulse:
+the coordinator sends a byte a second, the worker sends it back. A stranger gets a few seconds, a few bytes and no
+answer.
 """
 
 import contextlib
 import hmac
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from megaphone.engine.spark.messages import Address
+from megaphone.engine.spark.rpc import check_host, is_ours
 
 MAX_MESSAGE = 1 << 16
 """A join message is a few hundred bytes; more is not one."""
+
+PULSE_S = 1.0
+
+INTRODUCTION_S = 10.0
+"""For secret and message together: a worker sends both at once."""
+
+MAX_STRANGERS = 64
+"""Connections that have not shown the secret yet; without a bound, they could use up the driver's files."""
 
 
 def hold_lease(address: Address, secret: str, message: bytes) -> None:
     """Introduce oneself, then block until the other end lets go."""
     with _connect(address) as connection:
         connection.sendall(_frame(secret.encode()) + _frame(message))
-        while connection.recv(1):
-            pass
+        while beat := connection.recv(1):
+            connection.sendall(beat)
 
 
 class LeaseOffice:
     """The coordinator's end: accepts workers, and tells when one is gone."""
 
     def __init__(
-        self, path: Path, host: str | None, secret: str, joined: Callable[[bytes, socket.socket], Callable[[], None]]
+        self,
+        path: Path,
+        host: str | None,
+        secret: str,
+        joined: Callable[[bytes, socket.socket], Callable[[], None]],
+        silence_s: float = 30.0,
     ) -> None:
-        """Listen; `joined` gets a newcomer's message and its connection, and says what to do when it is gone."""
+        """Listen; `joined` gets a newcomer's message and its connection, and says what to do when it is gone.
+
+        Gone is also who has been silent for `silence_s`.
+        """
+        self._silence_s = silence_s
         self._secret = secret.encode()
         self._joined = joined
+        self._closed = threading.Event()
+        self._strangers = threading.BoundedSemaphore(MAX_STRANGERS)
+        check_host(host)
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unix.bind(str(path))
         path.chmod(0o600)
@@ -49,6 +73,7 @@ class LeaseOffice:
 
     def close(self) -> None:
         """Accept nobody any more."""
+        self._closed.set()
         for listener in self._listeners:
             # Closing alone would not wake the thread that waits in accept.
             with contextlib.suppress(OSError):
@@ -60,33 +85,63 @@ class LeaseOffice:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                return
-            threading.Thread(target=self._attend, args=(connection,), daemon=True, name="lease").start()
+                # Closed; or no file is left for the newcomer, and one may be in a moment.
+                if self._closed.wait(0.1):
+                    return
+                continue
+            if self._strangers.acquire(blocking=False):
+                threading.Thread(target=self._attend, args=(connection,), daemon=True, name="lease").start()
+            else:
+                connection.close()
 
     def _attend(self, connection: socket.socket) -> None:
         with connection:
-            try:
-                connection.settimeout(10)
-                if not hmac.compare_digest(_read_frame(connection), self._secret):
-                    return
-                gone = self._joined(_read_frame(connection), connection)
-                connection.settimeout(None)
-            except (OSError, ValueError):
+            gone = self._introduce(connection)
+            if gone is None:
                 return
             try:
-                while connection.recv(1):
-                    pass
+                self._feel_pulse(connection)
             except OSError:
                 pass
             finally:
                 gone()
 
+    def _feel_pulse(self, connection: socket.socket) -> None:
+        """Return, or raise, when the other end is gone or has been silent for too long."""
+        heard = time.monotonic()
+        while time.monotonic() - heard < self._silence_s:
+            connection.sendall(b".")
+            until = time.monotonic() + PULSE_S
+            # To the end of the beat, answered or not: so its end is noticed at once.
+            while (left := until - time.monotonic()) > 0:
+                connection.settimeout(left)
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(64):
+                        return
+                    heard = time.monotonic()
+
+    def _introduce(self, connection: socket.socket) -> Callable[[], None] | None:
+        """Hear who it is; none if it is a stranger, or not wanted."""
+        deadline = time.monotonic() + INTRODUCTION_S
+        try:
+            if not hmac.compare_digest(_read_frame(connection, len(self._secret), deadline), self._secret):
+                return None
+            gone = self._joined(_read_frame(connection, MAX_MESSAGE, deadline), connection)
+            connection.settimeout(None)
+            return gone
+        except (OSError, ValueError):
+            return None
+        finally:
+            self._strangers.release()
+
 
 def _connect(address: Address) -> socket.socket:
-    if address.tcp is None or Path(address.unix).exists():
+    if is_ours(address.unix):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address.unix)
         return connection
+    if address.tcp is None:
+        raise OSError(f"{address.unix} is not a socket of this user's own")
     host, port = address.tcp.rsplit(":", 1)
     connection = socket.create_connection((host, int(port)))
     # A machine that vanishes sends no farewell: ask after 5 s of silence, give up after 15.
@@ -101,16 +156,21 @@ def _frame(message: bytes) -> bytes:
     return len(message).to_bytes(4, "little") + message
 
 
-def _read_frame(connection: socket.socket) -> bytes:
-    size = int.from_bytes(_read_exactly(connection, 4), "little")
-    if size > MAX_MESSAGE:
+def _read_frame(connection: socket.socket, most: int, deadline: float) -> bytes:
+    size = int.from_bytes(_read_exactly(connection, 4, deadline), "little")
+    if size > most:
         raise ValueError(f"a message of {size} bytes")
-    return _read_exactly(connection, size)
+    return _read_exactly(connection, size, deadline)
 
 
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
+def _read_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
+        # For all parts together: who sends a byte now and then is never silent for long.
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise OSError("too slow")
+        connection.settimeout(left)
         part = connection.recv(size - len(data))
         if not part:
             raise OSError("closed in the middle of a message")

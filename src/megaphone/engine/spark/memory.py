@@ -14,6 +14,9 @@ from pathlib import Path
 
 from megaphone.engine.spark.messages import Loan
 
+NAME = "megaphone-bin"
+"""How lent memory is called, so that a borrower can tell it from any other file."""
+
 ALIGNMENT = 64
 """Arrow and NumPy like their buffers at cache lines."""
 
@@ -41,9 +44,10 @@ class Loans:
 
     def lend(self, buffers: Sequence[memoryview]) -> Loan:
         """Copy buffers into memory that the borrower can map."""
-        file = os.memfd_create("megaphone-bin", os.MFD_CLOEXEC)
+        file = os.memfd_create(NAME, os.MFD_CLOEXEC)
         with self._lock:
             self._files.append(file)
+        os.fchmod(file, 0o600)
         places = list(_places(buffers))
         for (start, _), buffer in zip(places, buffers, strict=True):
             _write(file, buffer.cast("B"), start)
@@ -61,14 +65,26 @@ class Loans:
 
 def borrow(loan: Loan) -> list[memoryview]:
     """Map what another process of this machine has lent; raises OSError if it cannot be reached."""
-    file = os.open(f"/proc/{loan.pid}/fd/{loan.file}", os.O_RDWR)
+    path = f"/proc/{loan.pid}/fd/{loan.file}"
+    # Before it is opened: to open memory does nothing, to open a pipe or a device may.
+    _check_is_lent(path, loan)
+    file = os.open(path, os.O_RDWR)
     try:
-        if os.fstat(file).st_size != max((start + size for start, size in loan.places), default=0):
+        _check_is_lent(f"/proc/self/fd/{file}", loan)
+        found = os.fstat(file)
+        size = max((start + size for start, size in loan.places), default=0)
+        if found.st_size != size or found.st_uid != os.geteuid():
             raise OSError(f"file {loan.file} of process {loan.pid} is not what was lent")
         memory = memoryview(mmap.mmap(file, 0))
     finally:
         os.close(file)
     return [memory[start : start + size] for start, size in loan.places]
+
+
+def _check_is_lent(path: str, loan: Loan) -> None:
+    """A number may mean another file by now: of the old owner, or of a process that has its number since."""
+    if str(Path(path).readlink()) != f"/memfd:{NAME} (deleted)":
+        raise OSError(f"file {loan.file} of process {loan.pid} is not lent memory")
 
 
 def _places(buffers: Sequence[memoryview]) -> Iterator[tuple[int, int]]:

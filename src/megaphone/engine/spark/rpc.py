@@ -1,25 +1,49 @@
 """Calls between processes: Arrow Flight with a shared secret, on a Unix socket or TCP.
 
 A service offers named actions (small messages) and streams (Arrow batches). Callers without the secret are refused
-before anything of theirs is read. Errors keep their kind across the call.
+before a service sees anything of theirs; what is malformed or too large is refused by name. Errors keep their kind
+across the call.  What this protects, and what not: docs/security.md.
 """
 
 import hmac
 import json
+import os
+import socket
+import stat
 import threading
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
+import pyarrow as pa
 import pyarrow.flight as flight
 
 from megaphone import errors
 from megaphone.engine.spark.messages import Address, dump, load
-from megaphone.errors import MegaphoneError, ProtocolError, WorkerLost
+from megaphone.errors import MegaphoneError, PlanError, ProtocolError, WorkerLost
 
 T = TypeVar("T")
 
 HEADER = "authorization"
+
+MAX_REQUEST = 64 << 20
+"""Bytes in an action, ticket or command: orders for a million bins, the most there are, take less than half of it."""
+
+MAX_BATCH = 1 << 30
+"""Bytes in one batch of an exchange: a payload is about 4 MiB, but never less than one batch of Spark's."""
+
+MAX_ERROR = 5000
+"""Bytes of an error that is sent on: gRPC lets 8 KiB of it through, in a notation that takes a third more."""
+
+MAX_NAME = 40
+"""Characters of a name nobody knows that are worth repeating."""
+
+PAYLOADS = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
+"""What an exchange takes in: records as S got them from the shuffle."""
 
 Action = Callable[[bytes], bytes]
 
@@ -36,7 +60,7 @@ class Service:
         raise ProtocolError(f"no stream for a ticket of {len(ticket)} bytes")
 
     def exchange(self, command: bytes, reader: Any, writer: Any) -> None:
-        """A stream in, a stream out."""
+        """A stream of payloads in, a stream out."""
         raise ProtocolError(f"no exchange for a command of {len(command)} bytes")
 
 
@@ -50,18 +74,52 @@ class Listener(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, action: Any) -> Any:
         """Carry out a named action."""
-        handler = self._service.actions.get(action.type)
-        if handler is None:
-            raise flight.FlightServerError(f"no action named {action.type!r}")
-        return [_guarded(handler, action.body.to_pybytes())]
+        with _telling(f"action {action.type[:MAX_NAME]!r}"):
+            handler = self._service.actions.get(action.type)
+            if handler is None:
+                raise ProtocolError(f"no action named {action.type[:MAX_NAME]!r}")
+            _check_size(f"action {action.type!r}", action.body.size, MAX_REQUEST)
+            return [handler(action.body.to_pybytes())]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Serve a stream."""
-        return _guarded(self._service.get, ticket.ticket)
+        with _telling("ticket"):
+            _check_size("ticket", len(ticket.ticket), MAX_REQUEST)
+            return self._service.get(ticket.ticket)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve a stream for a stream."""
-        _guarded(self._service.exchange, descriptor.command, reader, writer)
+        with _telling("exchange"):
+            command = descriptor.command or b""
+            _check_size("command of an exchange", len(command), MAX_REQUEST)
+            self._service.exchange(command, _checked(reader), writer)
+
+
+def _check_size(what: str, size: int, most: int) -> None:
+    if size > most:
+        raise ProtocolError(f"{what} of {size} bytes; the most is {most}")
+
+
+def _checked(reader: Any) -> Iterator[Any]:
+    """The chunks of an exchange, each a batch of payloads and nothing else."""
+    if not reader.schema.equals(PAYLOADS):
+        raise ProtocolError(f"exchange of columns {_columns(reader.schema)} instead of {_columns(PAYLOADS)}")
+    return map(_check_chunk, reader)
+
+
+def _check_chunk(chunk: Any) -> Any:
+    if chunk.data is None:
+        raise ProtocolError("exchange with a message that has no batch")
+    _check_size("batch of an exchange", chunk.data.get_total_buffer_size(), MAX_BATCH)
+    # Offsets come as the caller wrote them: followed unseen, wrong ones lead outside of the batch.
+    chunk.data.validate(full=True)
+    if any(column.null_count for column in chunk.data.columns):
+        raise ProtocolError("exchange with a payload that is null")
+    return chunk
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in list(schema)[:MAX_NAME]) or "none"
 
 
 class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -69,14 +127,14 @@ class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         self._secret = secret.encode()
 
     def start_call(self, info: Any, headers: Any) -> None:
-        given = headers.get(HEADER, [""])[0]
-        given = given if isinstance(given, bytes) else given.encode()
-        if not hmac.compare_digest(given, self._secret):
+        given = headers.get(HEADER, [""])[0].encode()
+        if not given or not hmac.compare_digest(given, self._secret):
             raise flight.FlightUnauthenticatedError("wrong or no secret")
 
 
 def listen(service: Service, secret: str, path: Path, host: str | None) -> tuple[list[Listener], Address]:
     """Serve on a Unix socket only its user can open, and on TCP if a host is given."""
+    check_host(host)
     listeners = [Listener(f"grpc+unix://{path}", service, secret)]
     path.chmod(0o600)
     tcp = None
@@ -84,6 +142,30 @@ def listen(service: Service, secret: str, path: Path, host: str | None) -> tuple
         listeners.append(Listener(f"grpc+tcp://{host}:0", service, secret))
         tcp = f"grpc+tcp://{host}:{listeners[-1].port}"
     return listeners, Address(str(path), tcp)
+
+
+def check_host(host: str | None) -> None:
+    """Refuse a host that stands for every address of this machine."""
+    if host is None:
+        return
+    if not host or any(ip_address(found[4][0]).is_unspecified for found in socket.getaddrinfo(host, 0)):
+        raise PlanError(
+            f"host {host!r} is every address of this machine; set spark.driver.host to the one that executors use"
+        )
+
+
+def is_ours(path: str) -> bool:
+    """Is this a socket that nobody but this user can have put there?
+
+    Another's would be told the secret, and what it answers would be unpickled. A path may well be another's: on a
+    machine where the service is not, whoever knows the name can take it.
+    """
+    try:
+        folder, file = Path(path).parent.lstat(), Path(path).lstat()
+    except OSError:
+        return False
+    private = stat.S_ISDIR(folder.st_mode) and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return private and stat.S_ISSOCK(file.st_mode) and folder.st_uid == file.st_uid == os.geteuid()
 
 
 class Caller:
@@ -98,12 +180,16 @@ class Caller:
 
     def client(self, address: Address) -> Any:
         """The connection to a service."""
-        near = address.tcp is None or (self._unix and Path(address.unix).exists())
+        near = (self._unix or address.tcp is None) and is_ours(address.unix)
+        if not near and address.tcp is None:
+            raise WorkerLost(f"no answer: {address.unix} is not a socket of this user's own")
         location = f"grpc+unix://{address.unix}" if near else str(address.tcp)
         with self._lock:
             if location not in self._clients:
-                # Without a limit: gRPC's own of 4 MiB is below one chunk of a bin.
-                self._clients[location] = flight.FlightClient(location)
+                # Without a limit: gRPC's own of 4 MiB is below one chunk of a bin. And straight to the service:
+                # gRPC would hand the secret to a proxy that the environment names for the web.
+                options = [("grpc.enable_http_proxy", 0)]
+                self._clients[location] = flight.FlightClient(location, generic_options=options)
             return self._clients[location]
 
     def call(self, address: Address, action: str, message: Any, answer: type[T]) -> T:
@@ -112,32 +198,49 @@ class Caller:
             (result,) = self.client(address).do_action((action, dump(message)), self.options)
         except flight.FlightError as error:
             raise_own(error)
-        return load(result.body.to_pybytes(), answer)
+        try:
+            return load(result.body.to_pybytes(), answer)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"answer to action {action!r} is malformed: {error}") from None
 
 
-def _guarded(handler: Callable[..., T], *arguments: Any) -> T:
-    """Call, and send one of our own errors on with its kind."""
+@contextmanager
+def _telling(what: str) -> Iterator[None]:
+    """Send an error on with its kind; one that nobody foresaw goes as a ProtocolError that says in what it happened."""
     try:
-        return handler(*arguments)
+        yield
+    except flight.FlightError:
+        raise
     except MegaphoneError as error:
         raise _with_kind(error) from error
+    except msgspec.MsgspecError as error:
+        raise _with_kind(ProtocolError(f"{what} is malformed: {error}")) from error
+    except Exception as error:
+        fact = f"{what} failed: {type(error).__name__}: {error}".splitlines()[0]
+        raise _with_kind(ProtocolError(f"{fact}\n{traceback.format_exc()}")) from error
 
 
 def guarded_stream(stream: Iterator[T]) -> Iterator[T]:
-    """A stream that sends one of our own errors on with its kind: it runs after the call that made it."""
-    try:
+    """A stream that sends an error on with its kind: it runs after the call that made it."""
+    with _telling("stream"):
         yield from stream
-    except MegaphoneError as error:
-        raise _with_kind(error) from error
 
 
 def _with_kind(error: MegaphoneError) -> flight.FlightServerError:
-    kind = {"kind": type(error).__name__, "message": _short(str(error))}
-    return flight.FlightServerError(str(error).splitlines()[0][:200], extra_info=json.dumps(kind).encode())
+    most = MAX_ERROR
+    while len(told := _told(error, most)) > MAX_ERROR:
+        most = most * 3 // 4
+    first = str(error).splitlines()[0].encode(errors="replace")[:200].decode(errors="ignore")
+    return flight.FlightServerError(first, extra_info=told)
 
 
-def _short(message: str, most: int = 5000) -> str:
-    """What gRPC lets through: the head, which says where, and the tail, which says what."""
+def _told(error: MegaphoneError, most: int) -> bytes:
+    kind = {"kind": type(error).__name__, "message": _short(str(error), most)}
+    return json.dumps(kind, ensure_ascii=False).encode(errors="replace")
+
+
+def _short(message: str, most: int) -> str:
+    """The head, which says where, and the tail, which says what."""
     return message if len(message) <= most else f"{message[: most // 2]}\n...\n{message[-most // 2 :]}"
 
 
