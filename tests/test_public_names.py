@@ -12,7 +12,8 @@ MEANT = {
     "what a vectorised fold sees": ["Records", "States"],
     "control": ["Assignment", "Control", "Migration", "Move", "Plan", "Status", "Step"],
     "engines": ["LocalEngine", "tuned"],
-    "errors": ["FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"],
+    "state at rest": ["StateSource", "read_state"],
+    "errors": ["CheckpointError", "FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"],
 }
 
 

@@ -5,8 +5,10 @@ The map:
     progress, bins, configuration, errors    the vocabulary
     dataflow/    data's way: operators, routing (F), exchange, hosting (S), notificator, state
     control/     control's way: controller, strategies, plan, stream, epochs
+    durability/  what survives: log, snapshots, recovery; inspection and contents look inside
     engine/      local: one process, deterministic; spark: the real one
     harness/     open loop, latency, timeline, report
+    cli          the command line
 
 The one rule: a record at time t in bin b is applied on the worker that the configuration names for b at t, and only
 after everything earlier, records and moved state, has been applied there.
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from megaphone.engine.local import LocalEngine
     from megaphone.engine.spark.control import Control, Status
     from megaphone.engine.spark.operators import Bits, binary, state_machine, unary
+    from megaphone.engine.spark.reader import StateSource, read_state
     from megaphone.engine.spark.session import tuned
-    from megaphone.errors import FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
+    from megaphone.errors import CheckpointError, FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
 
 _HOMES = {
     "configuration": ("Assignment", "Move"),
@@ -36,13 +39,15 @@ _HOMES = {
     "engine.local": ("LocalEngine",),
     "engine.spark.control": ("Control", "Status"),
     "engine.spark.operators": ("Bits", "binary", "state_machine", "unary"),
+    "engine.spark.reader": ("StateSource", "read_state"),
     "engine.spark.session": ("tuned",),
-    "errors": ("FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"),
+    "errors": ("CheckpointError", "FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"),
 }
 
 __all__ = [
     "Assignment",
     "Bits",
+    "CheckpointError",
     "Control",
     "FoldError",
     "LocalEngine",
@@ -53,11 +58,13 @@ __all__ = [
     "PlanError",
     "ProtocolError",
     "Records",
+    "StateSource",
     "States",
     "Status",
     "Step",
     "WorkerLost",
     "binary",
+    "read_state",
     "state_machine",
     "tuned",
     "unary",

@@ -1,0 +1,195 @@
+"""The command line: parse, call, print.
+
+    megaphone state CHECKPOINT    what a query keeps: its operators, workers and bins
+
+It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0; 1 if it
+cannot be done; 2 for wrong arguments; 130 after Ctrl-C; 141 when nobody reads on.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+# What takes time to import is imported where it is needed: a version or a wrong argument is answered at once, and
+# Ctrl-C finds `main` in place.
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from megaphone.durability.inspection import BinState, ControlState, Inspection, OperatorState
+
+PIPE = 10_000
+"""Columns where nobody looks: a line is as long as it is."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        # Python would try to write the rest once more, at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return 141
+        print(f"megaphone: cannot write the answer: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("megaphone", description="Look after queries whose state moves.")
+    parser.add_argument("--version", action="version", version=f"megaphone {version('megaphone-spark')}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    about = "show what a query keeps in its checkpoint location; the query may be running"
+    state = verbs.add_parser("state", help=about, description=f"{about.capitalize()}.")
+    state.add_argument(
+        "checkpoint", metavar="CHECKPOINT", type=_location, help="the query's checkpointLocation: a path or a URI"
+    )
+    state.add_argument("--bins", action="store_true", help="a line for each bin: its worker and its last snapshot")
+    state.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _location(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path")
+    return text
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from megaphone.errors import MegaphoneError
+
+    try:
+        text = _state(arguments.checkpoint, arguments.bins, arguments.json)
+    except MegaphoneError as error:
+        print(f"megaphone: {error}", file=sys.stderr)
+        return 1
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
+
+
+def _state(checkpoint: str, by_bin: bool, as_json: bool) -> str:
+    import msgspec
+
+    from megaphone.durability.inspection import bins, inspect
+
+    found = bins(checkpoint) if by_bin else inspect(checkpoint)
+    if as_json:
+        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    console = _console()
+    with console.capture() as capture:
+        if isinstance(found, list):
+            _show_bins(console, found)
+        else:
+            _show(console, found)
+    # Tables are filled up with blanks to the right.
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PIPE
+    return Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def _show(console: "Console", found: "Inspection") -> None:
+    for number, control in enumerate(found.controls):
+        if number:
+            console.print()
+        _show_control(console, control)
+
+
+def _show_control(console: "Console", control: "ControlState") -> None:
+    console.print(f"{control.control}: {_epochs(control)}, attempt {control.attempt}, {control.bins} bins")
+    console.print(f"on disk: {_size(sum(control.bytes.values()))} ({_kinds(control.bytes)})")
+    if control.migration:
+        console.print(f"under way: {control.migration}")
+    for operator in control.operators:
+        console.print()
+        _show_operator(console, operator)
+
+
+def _epochs(control: "ControlState") -> str:
+    committed = f"epoch {control.committed} committed" if control.committed >= 0 else "no epoch committed"
+    return committed if control.planned == control.committed else f"{committed}, {control.planned} planned"
+
+
+def _kinds(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {_size(size)}" for kind, size in sorted(sizes.items(), key=lambda kind: -kind[1]) if size)
+
+
+def _show_operator(console: "Console", operator: "OperatorState") -> None:
+    reads = " and ".join(f"({columns})" for columns in operator.columns)
+    keys = " and ".join(operator.keys)
+    console.print(
+        f"{operator.operator}: state {operator.state}, keyed by {keys}, time by {operator.clock}, reads {reads}"
+    )
+    console.print(f"{operator.applied} records applied, {operator.late} late")
+    heads = ("worker", "bins", "snapshots", "oldest", "newest", "log", "to redo", "frontier")
+    rows = [
+        (
+            str(worker.worker),
+            str(worker.bins),
+            _size(worker.snapshot_bytes),
+            _epoch(worker.oldest_snapshot),
+            _epoch(worker.newest_snapshot),
+            _size(worker.log_bytes),
+            str(worker.redo),
+            worker.frontier,
+        )
+        for worker in operator.workers
+    ]
+    _show_table(console, heads, rows)
+
+
+def _show_bins(console: "Console", bins: "list[BinState]") -> None:
+    heads = ("control", "operator", "bin", "worker", "snapshot", "bytes")
+    rows = [
+        (bin.control, bin.operator, str(bin.bin), str(bin.worker), _epoch(bin.snapshot), str(bin.snapshot_bytes))
+        for bin in bins
+    ]
+    _show_table(console, heads, rows)
+
+
+def _show_table(console: "Console", heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """A table, or where the terminal is too narrow for it a paragraph for each row."""
+    from rich.table import Table
+
+    table = Table(*heads, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in table.columns:
+        column.no_wrap, column.justify = True, "right"
+    for row in rows:
+        table.add_row(*row)
+    wide = sum(max(map(len, column)) + 2 for column in zip(heads, *rows, strict=True)) - 2
+    if wide <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(", ".join(f"{head} {cell}" for head, cell in zip(heads, row, strict=True)))
+
+
+def _epoch(epoch: int | None) -> str:
+    return "-" if epoch is None else str(epoch)
+
+
+def _size(size: float) -> str:
+    """Bytes, for people.
+
+    >>> [_size(n) for n in (0, 999, 1234, 56_700_000, 8e12)]
+    ['0 B', '999 B', '1.2 kB', '57 MB', '8.0 TB']
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 9.95 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
