@@ -183,6 +183,13 @@ def test_process_that_takes_a_lost_ones_place_goes_on_from_the_log(start, coordi
     assert feed(start(2), ["a"], epoch=1, incarnation=2)[0] == [{"word": "a", "n": 3}]
 
 
+def test_process_that_takes_a_lost_ones_place_keeps_the_order_it_has_given_out(start, coordinator):
+    coordinator.plan(0)
+    first = feed(start(1), ["a", "b"])
+    # The task was run again, and the shuffle brought its rows in another order.
+    assert feed(start(2), ["b", "a"], incarnation=2)[0] == first[0] == [{"word": "a", "n": 1}, {"word": "b", "n": 1}]
+
+
 def test_process_that_failed_in_an_epoch_begins_it_anew(worker, coordinator):
     coordinator.plan(0)
     with pytest.raises(FoldError):

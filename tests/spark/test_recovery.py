@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import megaphone
+from megaphone.engine.spark.messages import Key, PlanQuestion
 
 BINS, KEYS = 16, 40
 OUT = "k long, n long"
@@ -206,6 +207,33 @@ def test_second_bounded_run_goes_on_where_the_first_one_ended(spark, feed, again
     assert Counter(map(tuple, running.outputs)) == Counter((key, n) for key in range(KEYS) for n in range(1, 7))
 
 
+def test_bounded_run_that_dies_as_it_closes_loses_nothing_of_the_next(spark, feed, again, tmp_path):
+    source = feed("k long, t long, again boolean")
+    for number in range(2):
+        control = megaphone.Control(spark, workers=2, bins=BINS)
+        source.send([(key, 20 * number, True) for key in range(KEYS)])
+        running = again(megaphone.unary(control, source.frame, "k", remind, OUT, time="t"), availableNow=True)
+        running.query.awaitTermination()
+        # As if the driver had died before Spark could commit the epoch in which the inputs were closed.
+        last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+    assert Counter(map(tuple, running.outputs)) == Counter((key, n) for key in range(KEYS) for n in range(1, 5))
+
+
+def test_task_that_outlives_its_run_begins_no_other(spark, feed, start):
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    source = feed("k long")
+    running = start(machine(control, source.frame))
+    source.send(some(0))
+    running.settle()
+    question = PlanQuestion(Key(str(running.query.id), "an earlier run", control.name), 0, -1, "executor")
+    with pytest.raises(megaphone.PlanError, match=r"run an earlier run of query .* has ended"):
+        control.coordinator._begun(question)
+    source.send(some(1))
+    running.settle()
+    assert Counter(map(tuple, running.outputs)) == everything(source.sent)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -245,13 +273,14 @@ def test_log_levels_off(spark, feed, start, tmp_path):
     source = feed("k long")
     running = start(machine(control, source.frame))
     counts = []
-    for round in range(6):
-        source.send(*(some(20 * round + epoch) for epoch in range(20)))
+    for round in range(7):
+        source.send(*(some(30 * round + epoch) for epoch in range(30)))
         running.settle()
-        folder = tmp_path / "checkpoint0" / "megaphone" / "control0"
-        counts.append(sum(1 for path in folder.rglob("*") if path.is_file()))
-    # A hundred and twenty epochs, two entries and a plan each, would be 360 files.
-    assert max(counts) < 200, counts
+        folder = tmp_path / "checkpoint0" / "megaphone" / "control0" / "log"
+        counts.append(sum(1 for path in folder.iterdir()))
+    # Two entries an epoch; bins are kept when they are 64 epochs old, and the log is cut every 16.
+    assert max(counts) < 2 * 150, counts
+    assert counts[-1] < 2 * 30 * 7 * 0.75
     assert Counter(map(tuple, running.outputs)) == everything(source.sent)
 
 

@@ -99,3 +99,15 @@ def test_worker_that_is_wanted_again_stays(spark, feed, start):
     check(running, source)
     check(running, source)
     assert workers(control)[2][1] == BINS
+
+
+def test_rescaling_twice_to_the_same_number_ends_no_worker_that_owns_bins(spark, feed, start, wait_until):
+    control, source, counts = counting(spark, feed, workers=4, slots=2)
+    running = start(counts)
+    check(running, source)
+    first = control.rescale(2, "fluid")
+    assert control.rescale(2).wait(120).plan.steps == ()
+    assert first.wait(120).phase == "done"
+    check(running, source)
+    wait_until(lambda: len(workers(control)) == 2, "two workers")
+    assert control.status()[0].recoveries == ()

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -241,9 +242,9 @@ def absolute(uri: str) -> str:
 
 def retried(read: Callable[[], Any], times: int = 5) -> Any:
     """Read once more when a file vanished between the listing and the reading: it has been replaced by a newer one."""
-    for _ in range(times - 1):
+    for number in range(1, times):
         try:
             return read()
         except FileNotFoundError:
-            continue
+            time.sleep(0.05 * number)
     return read()

@@ -222,7 +222,8 @@ class _Recovery:
 
     def _read_plan(self, epoch: int) -> StoredPlan:
         if epoch not in self._attempts:
-            raise CheckpointError(f"no plan of epoch {epoch} in {self._store.folder.uri}/plans")
+            # Listed while the log was being cut, or really gone: who looks again will see.
+            raise FileNotFoundError(f"no plan of epoch {epoch} in {self._store.folder.uri}/plans")
         return self._store.read_plan(epoch, self._attempts[epoch])
 
     def _read_spec(self, attempt: int) -> OperatorSpec:

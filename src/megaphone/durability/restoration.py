@@ -4,24 +4,31 @@ A plan tells what was known before its epoch; the log tells what the workers sai
 Neighbours: control/saved.py is what a plan carries; the engine goes on from it, inspection.py shows it.
 """
 
-import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import Clock, Epochs
-from megaphone.control.plan import Plan
+from megaphone.control.plan import Plan, step_to
 from megaphone.control.saved import restore
 from megaphone.durability.log import read_entry
 from megaphone.durability.store import Command, LogFile, Store, StoredPlan
 from megaphone.errors import CheckpointError, PlanError
 from megaphone.progress import Time
 
+Keep = Callable[[int, Command], None]
+"""Writes a command down under a number."""
+
 Clocks = Mapping[str, tuple[Clock, int]]
 """How each operator tells time, and the number of its inputs."""
 
 
-def restored(store: Store, epoch: int, clocks: Clocks) -> Epochs:
-    """What the control side knew before an epoch, which may have been planned or not, but was not committed."""
+def restored(store: Store, epoch: int, clocks: Clocks, keep: Keep = lambda number, command: None) -> Epochs:
+    """What the control side knew before an epoch, which may have been planned or not, but was not committed.
+
+    A command that had to be refitted is given to `keep`, which who goes on from here must write down.
+    """
     plans = store.plans()
     last = max(plans, default=-1)
     if epoch not in (last, last + 1):
@@ -34,18 +41,34 @@ def restored(store: Store, epoch: int, clocks: Clocks) -> Epochs:
     if stored.epoch < epoch:
         # It was committed: what its workers said of it is in the log.
         epochs.open(stored.epoch, stored.closing)
-    obey_all(epochs, store.commands_from(stored.commands))
+    obey_all(epochs, store.commands_from(stored.commands), keep)
     if stored.epoch < epoch:
         _hear_reports(store, epochs, stored)
     return epochs
 
 
-def obey_all(epochs: Epochs, commands: Iterable[tuple[int, Command]]) -> None:
-    """Do what was asked for since the last plan."""
+def obey_all(epochs: Epochs, commands: Iterable[tuple[int, Command]], keep: Keep) -> None:
+    """Do what was asked for since the last plan, while an epoch was open that is now planned anew."""
     for number, command in commands:
-        # Given while an epoch was open that is now planned anew: there may be nothing left to pause or cancel.
-        with contextlib.suppress(PlanError):
+        try:
             obey(epochs, command, number)
+        except PlanError:
+            # There may be nothing left to pause or cancel. A migration goes on from where the bins are now.
+            if command.verb == "submit":
+                fitting = _refit(command, epochs.controller.expected)
+                keep(number, fitting)
+                obey(epochs, fitting, number)
+
+
+def _refit(command: Command, current: Assignment) -> Command:
+    """The same steps to the same targets, now, from where the bins are."""
+    assert command.plan is not None
+    plan = Plan.from_json(command.plan)
+    steps = []
+    for step in plan.steps:
+        steps.append(step_to(current, [(move.bin, move.target) for move in step.moves]))
+        current = current.after((move.bin, move.target) for move in step.moves)
+    return replace(command, plan=replace(plan, steps=tuple(steps)).to_json())
 
 
 def obey(epochs: Epochs, command: Command, number: int) -> Migration | None:

@@ -27,7 +27,7 @@ from megaphone.faults import reach
 
 LOGGER = logging.getLogger("megaphone")
 
-YOUNG = 16
+YOUNG = 64
 """Epochs a bin may be stale before it is worth a snapshot, as long as the log is small."""
 
 LOG_BYTES = 64 << 20
@@ -56,7 +56,8 @@ class Snapshots:
         self._copies: Copies | None = None
         self._writing: Future[None] | None = None
         self._written: deque[BinFile] = deque()
-        self._warned = False
+        self._hopeless: set[int] = set()
+        """Bins whose state cannot be pickled: not tried again in every epoch."""
         self._rate = 200e6
         """Bytes a second that copying and writing come to; measured as we go."""
         self._last_s = time.monotonic()
@@ -64,7 +65,8 @@ class Snapshots:
 
     def logged(self, epoch: int, size: int) -> None:
         """The log has grown."""
-        self._log.append((epoch, size))
+        if self.share > 0:
+            self._log.append((epoch, size))
 
     def copy(self, host: Host, epoch: int, held: npt.NDArray[np.bool_], staying: AbstractContextManager[Any]) -> None:
         """Copy the stalest bins; nothing may be applied meanwhile, and within `staying` none leaves."""
@@ -83,6 +85,7 @@ class Snapshots:
                 parcel = host.copy(bin)
             packed = self._pack(parcel)
             if packed is None:
+                self._hopeless.add(int(bin))
                 continue
             copies.bins.append(packed)
             left -= time.monotonic() - begin + sum(copies.bins[-1].sizes) / self._rate
@@ -96,8 +99,7 @@ class Snapshots:
         try:
             packed = pack(parcel)
         except Exception as error:
-            if not self._warned:
-                self._warned = True
+            if not self._hopeless:
                 LOGGER.warning(
                     "state of operator %s in bin %s cannot be kept: %s: %s; keep only what can be pickled, or the log "
                     "of its inputs grows for ever",
@@ -129,7 +131,8 @@ class Snapshots:
         # Of a bin that is to leave, records may be waiting at its next owner: its snapshot would be without them.
         stale = np.flatnonzero(host.resident & ledger.dirty & ~held & (ledger.since < old))
         for bin in stale[np.argsort(ledger.since[stale], kind="stable")]:
-            yield BinId(int(bin))
+            if int(bin) not in self._hopeless:
+                yield BinId(int(bin))
 
     def _write(self, copies: Copies) -> None:
         begin = time.monotonic()

@@ -236,9 +236,9 @@ class Store:
                 if _leading(name, len(first)) < first:
                     self.folder.remove(f"{folder}/{name}")
         for operator in self.folder.folders("bins"):
-            self._sweep(operator)
+            self._sweep(operator, needed_from)
 
-    def _sweep(self, operator: str) -> None:
+    def _sweep(self, operator: str, needed_from: int) -> None:
         """Forget the snapshots of which there are later ones: those are of committed epochs, and no recovery goes back.
 
         Here and nowhere else: a worker cannot know who has recovered from a file it would remove.
@@ -248,6 +248,10 @@ class Store:
             if file.bin in latest:
                 self.folder.remove(f"bins/{operator}/{latest[file.bin]}")
             latest[file.bin] = file
+        for name in self.folder.drafts(f"bins/{operator}"):
+            # Whoever writes one of so old an epoch has died over it.
+            if _leading(name, 2)[1] < needed_from - 1:
+                self.folder.remove(f"bins/{operator}/{name}")
 
 
 def _leading(name: str, count: int) -> tuple[int, ...]:

@@ -154,8 +154,9 @@ class Coordinator(Service):
         never come along in a migration.
         """
         query = self._query(key.query)
-        if query is None:
-            raise PlanError(f"query {key.query} is not one of this application's")
+        if query is None or str(query.runId) != key.run:
+            # A task that outlived its run must not begin another one beside the run that goes on.
+            raise PlanError(f"run {key.run} of query {key.query} has ended")
         execution = query._jsq.streamingQuery()
         there = marks(execution.logicalPlan().toString())
         unnamed = list(dict.fromkeys(name for name, _ in there if not self.definitions[name].given_name))

@@ -15,6 +15,7 @@ from megaphone.engine.spark.attention import Attended
 from megaphone.engine.spark.messages import (
     AliveQuestion,
     ApplyRequest,
+    Orders,
     PlaceAnswer,
     PlaceQuestion,
     Seat,
@@ -48,18 +49,19 @@ class Feed:
 
     def __call__(self, worker: WorkerId, payloads: list[tuple[int, pa.Buffer]]) -> tuple[list[pa.RecordBatch], Report]:
         for _ in range(TRIES - 1):
-            seat = self._seat_of(worker)
+            seat, orders = self._seat_of(worker), self._orders(worker)
             try:
-                return self._feed(worker, seat, payloads)
+                return self._feed(worker, seat, orders, payloads)
             except WorkerLost:
                 self._seats[worker] = self._place(worker, seat.incarnation)
-        return self._feed(worker, self._seat_of(worker), payloads)
+        return self._feed(worker, self._seat_of(worker), self._orders(worker), payloads)
+
+    def _orders(self, worker: WorkerId) -> Orders:
+        return orders_for(worker, self._binding.spec.name, self._epoch.answer.epoch, self._plan, self._seat_of)
 
     def _feed(
-        self, worker: WorkerId, seat: Seat, payloads: list[tuple[int, pa.Buffer]]
+        self, worker: WorkerId, seat: Seat, orders: Orders, payloads: list[tuple[int, pa.Buffer]]
     ) -> tuple[list[pa.RecordBatch], Report]:
-        number = self._epoch.answer.epoch
-        orders = orders_for(worker, self._binding.spec.name, number, self._plan, self._seat_of)
         request = ApplyRequest(seat.incarnation, orders, self._frontier.bound, self._seen, len(payloads))
         call = Attended(lambda: _exchange(self._caller, seat, request, payloads))
         question = AliveQuestion(self._epoch.key, worker, seat.incarnation)

@@ -78,6 +78,11 @@ def host(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     delivery = _receive(len(plan.seen), plan.seen, batches)
     frontier = _frontier(binding, epoch, plan, delivery)
     mine = _workers_of_slot(binding, epoch, delivery)
+    if plan.frontier == END and delivery.payloads:
+        raise ProtocolError(
+            f"records of operator {binding.spec.name} in epoch {epoch.answer.epoch}, after its inputs were closed: "
+            f"for workers {sorted(delivery.payloads)}"
+        )
     feed = Feed(binding, epoch, plan, frontier, delivery.seen)
     reach("before-feed", bool(plan.moves))
     with ThreadPoolExecutor(max_workers=max(1, len(mine))) as pool:

@@ -48,7 +48,7 @@ class Memoir:
         if self.known is None or not self.store.plans():
             epochs = self._fresh(epoch, initial)
         else:
-            epochs = restored(self.store, epoch, self._clocks)
+            epochs = restored(self.store, epoch, self._clocks, self.store.write_command)
             epochs.reopen()
             if self.known.workers != self._manifest.workers:
                 self._resize(epochs, self._manifest.workers)
@@ -117,7 +117,7 @@ class Memoir:
                 "start with a new checkpoint location"
             )
         epochs = Epochs(initial, self._manifest.workers, self._clocks)
-        obey_all(epochs, self.store.commands_from(0))
+        obey_all(epochs, self.store.commands_from(0), self.store.write_command)
         return epochs
 
     def _resize(self, epochs: Epochs, workers: int) -> None:

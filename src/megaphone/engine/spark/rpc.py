@@ -173,10 +173,14 @@ class Caller:
 
     def __init__(self, secret: str, unix: bool = True) -> None:
         """Prefer Unix sockets where they are there, unless told not to."""
-        self.options = flight.FlightCallOptions(headers=[(HEADER.encode(), secret.encode())])
+        self._headers = [(HEADER.encode(), secret.encode())]
+        self.options = self._options(None)
         self._unix = unix
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
+
+    def _options(self, timeout_s: float | None) -> Any:
+        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
 
     def client(self, address: Address) -> Any:
         """The connection to a service."""
@@ -192,10 +196,11 @@ class Caller:
                 self._clients[location] = flight.FlightClient(location, generic_options=options)
             return self._clients[location]
 
-    def call(self, address: Address, action: str, message: Any, answer: type[T]) -> T:
+    def call(self, address: Address, action: str, message: Any, answer: type[T], timeout_s: float | None = None) -> T:
         """Have a service carry out an action, and read its answer."""
+        options = self.options if timeout_s is None else self._options(timeout_s)
         try:
-            (result,) = self.client(address).do_action((action, dump(message)), self.options)
+            (result,) = self.client(address).do_action((action, dump(message)), options)
         except flight.FlightError as error:
             raise_own(error)
         try:

@@ -4,10 +4,13 @@ Two queries over the same operators are two runs: each has its own workers and i
 Neighbours: coordinator.py finds the run a call is about, control.py shows it to the user.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+import pyarrow.flight as flight
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
@@ -35,6 +38,11 @@ from megaphone.engine.spark.rpc import Caller
 from megaphone.errors import MegaphoneError, PlanError
 from megaphone.faults import reach
 from megaphone.progress import Time
+
+LOGGER = logging.getLogger("megaphone")
+
+HEAD_START_S = 10.0
+"""For orders that are sent ahead: whoever has not taken them by then gets them with its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +97,13 @@ class Run:
         self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share)
         self.epochs = self._memoir.begin(epoch, terms.initial)
         self._closed_inputs = False
+        self._opened = False
         self._only_control_advanced = only_control_advanced
         self._caller = caller
         self._polls = 0
         self._gave: dict[str, set[WorkerId]] = {}
         self._sender = ThreadPoolExecutor(max_workers=4, thread_name_prefix="orders")
+        self._cutter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cut")
 
     def plan(self, question: PlanQuestion) -> PlanAnswer:
         """The plan of an epoch; made, and sent ahead to the workers that pull, when it is first asked for."""
@@ -118,11 +128,13 @@ class Run:
             )
         reach("before-plan", self.epochs.controller.current is not None)
         needed_from = self.epochs.needed_from
-        closing = self.bounded and self._only_control_advanced(epoch)
+        # Never in the first epoch: it may be one that was closing when the driver died, and data has come since.
+        closing = self.bounded and self._opened and self._only_control_advanced(epoch)
+        self._opened = True
         plan = self._memoir.open(self.epochs, epoch, closing)
         self._closed_inputs = self._closed_inputs or closing
-        self._dismiss_surplus()
-        self._sender.submit(self._memoir.cut, epoch, needed_from, list(self.epochs.controller.history))
+        self._dismiss_surplus(plan)
+        self._cutter.submit(self._cut, epoch, needed_from, list(self.epochs.controller.history))
         return plan
 
     def submit(self, plan: Plan, then_workers: int | None = None) -> Migration:
@@ -191,22 +203,29 @@ class Run:
         history = self.epochs.controller.history
         return next((m for m in history if m.then_workers is not None and m.ended_s is not None), None)
 
-    def _dismiss_surplus(self) -> None:
-        while (migration := self._emptied) is not None:
+    def _dismiss_surplus(self, plan: EpochPlan) -> None:
+        """Let go of the workers that a rescale has emptied."""
+        controller = self.epochs.controller
+        while controller.current is None and (migration := self._emptied) is not None:
             workers, migration.then_workers = migration.then_workers, None
             assert workers is not None
-            # Another migration may have been asked for since, to the workers that were to go.
-            empty = self.epochs.controller.expected.owners.max() < workers
-            if migration.phase == "done" and empty:
-                surplus = range(workers, self.epochs.workers)
+            if migration.phase == "done" and controller.expected.owners.max() < workers:
                 self.epochs.workers = min(workers, self.epochs.workers)
-                for worker in surplus:
-                    self.placement.dismiss(WorkerId(worker))
+        for worker in self.placement.residents:
+            if worker >= self.epochs.workers and worker not in plan.workers:
+                self.placement.dismiss(worker)
+
+    def _cut(self, epoch: int, needed_from: int, history: list[Migration]) -> None:
+        try:
+            self._memoir.cut(epoch, needed_from, history)
+        except Exception as error:
+            LOGGER.warning("the log of query %s cannot be cut, and grows: %s", self.key.query, error)
 
     def close(self) -> None:
         """The query has ended: so do its workers and what was still to migrate."""
         self.placement.close()
-        self._sender.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._sender, self._cutter):
+            pool.shutdown(wait=False, cancel_futures=True)
         with self.lock:
             while self.epochs.controller.current is not None:
                 self.epochs.controller.cancel(self.epochs.configuration.last)
@@ -229,8 +248,10 @@ class Run:
 
     def _send(self, worker: WorkerId, orders: list[Orders]) -> None:
         try:
-            self._caller.call(self.placement.residents[worker].address, "prepare", orders, type(None))
-        except (MegaphoneError, KeyError, OSError):
+            address = self.placement.residents[worker].address
+            # A worker that is stopped would keep this thread, and with it the driver, from ever ending.
+            self._caller.call(address, "prepare", orders, type(None), HEAD_START_S)
+        except (MegaphoneError, KeyError, OSError, flight.FlightError):
             # The task that feeds the worker sends the same orders; this was only a head start.
             return
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.dataflow.state import Packed, Parcel, pack
 from megaphone.durability.ledger import Ledger, Line
-from megaphone.durability.log import Head, Payloads, Writing
+from megaphone.durability.log import Head, Payloads, Writing, read_entry
 from megaphone.durability.recovery import Recovered, Request, recover, recover_bins
 from megaphone.durability.snapshots import Snapshots
 from megaphone.durability.store import LogFile, Store
@@ -154,6 +154,8 @@ class Tenancy:
                 f"operator {self.operator} on worker {self.worker} is at epoch {self.epoch} "
                 f"and cannot apply epoch {epoch}"
             )
+        if self._kept is None:
+            payloads = self._logged_before(request.orders.epoch) or payloads
         writing = self._means.pool.submit(self._begin_log, request, payloads)
         self._in_doubt = True
         try:
@@ -164,6 +166,24 @@ class Tenancy:
         self._in_doubt = False
         self.epoch = epoch
         return Kept(result, request, payloads, writing)
+
+    def _logged_before(self, epoch: int) -> Payloads | None:
+        """What the process before this one was fed of an epoch, if it got as far as to log it.
+
+        Its outputs may have been given out: the records of one time are applied in its order, not in that of a task
+        that was run again.
+        """
+        means = self._means
+        mine = LogFile(epoch, means.attempt, self.operator, int(self.worker), means.incarnation)
+        earlier = [file for file, _ in means.store.log() if replace(file, incarnation=mine.incarnation) == mine]
+        earlier = [file for file in earlier if file.incarnation < mine.incarnation]
+        if not earlier:
+            return None
+        try:
+            return read_entry(means.store, max(earlier, key=lambda file: file.incarnation)).payloads
+        except CheckpointError:
+            # Torn: then nothing of it was given out either.
+            return None
 
     def _follows(self, epoch: int) -> bool:
         """Is nothing missed in between? Who applied an epoch and then owned no bin was not called since."""
