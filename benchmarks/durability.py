@@ -104,7 +104,7 @@ def running(spark: SparkSession, share: float) -> Iterator[Running]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def latency(spark: SparkSession, console: Console) -> dict[str, Any]:
+def latency(spark: SparkSession, console: Console, seconds: float) -> dict[str, Any]:
     """The stream with snapshots off and on, twice in turn; the second round is drawn."""
     summary: dict[str, Any] = {}
     drawn: dict[str, list[dict[str, float]]] = {}
@@ -112,7 +112,7 @@ def latency(spark: SparkSession, console: Console) -> dict[str, Any]:
         for name, share in (("off", 0.0), ("on", SHARE)):
             with running(spark, share) as query:
                 begin = time.time()
-                query.watch(MEASURE_S)
+                query.watch(seconds)
                 measured = query.timeline.between(int(begin * 1e9), int((time.time() - 1) * 1e9))
                 start = begin - query.timeline.schedule.start_ns / 1e9
                 rows = [dict(row) for row in query.timeline.rows() if row["second"] >= start]
@@ -214,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", nargs="*", default=["latency", "disk"], help="latency, disk, or both")
     parser.add_argument("--seconds", type=float, default=SOAK_S, help="how long `disk` goes on")
+    parser.add_argument("--measure", type=float, default=MEASURE_S, help="how long each stretch of `latency` is")
     options = parser.parse_args()
     console = Console(width=110)
     builder = megaphone.tuned(SparkSession.builder.master("local[2]").appName("bench-durability"))
@@ -225,7 +226,7 @@ def main() -> None:
         spark = builder.config("spark.log.level", "FATAL").getOrCreate()
         spark.dataSource.register(KeysSource)
         if "latency" in options.part:
-            summary["latency"] = latency(spark, console)
+            summary["latency"] = latency(spark, console, options.measure)
         if "disk" in options.part:
             summary["disk"] = disk(spark, console, options.seconds)
         spark.stop()
