@@ -1,0 +1,286 @@
+"""Would catch a query that is not what its SQL says, not when it says so, or not the same when its bins move.
+
+Each query runs here without Spark: the same `build`, on frames and operators of this file, which do what Spark's do
+with real hosts. The right answer is DuckDB's, over the same events.
+"""
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import pairwise
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import megaphone
+from megaphone.bins import BinId, Bins, WorkerId
+from megaphone.dataflow.hashing import hash_columns
+from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.operators import Input, bin_operator
+from megaphone.dataflow.records import Records
+from megaphone.dataflow.state import Parcel, pack, unpack
+from megaphone.errors import PlanError
+from megaphone.nexmark import Nexmark
+from megaphone.nexmark.events import SCHEMAS
+from megaphone.nexmark.queries import QUERIES, Windows
+from megaphone.nexmark.queries.bulk import locate, tally
+from megaphone.nexmark.queries.shelf import Shelf, find, has, put
+from megaphone.progress import BEGIN, CLOSED, Frontier, Time
+
+EVENTS = 6000
+BINS = 16
+SECOND = 1_000_000
+
+WINDOWS = Windows(slice=SECOND // 2, slices=7, highest=SECOND, newcomers=4 * SECOND)
+"""Several of each in the six seconds that the events take."""
+
+ORDERLY = Nexmark(rate=1000, strings=True)
+STREAMS = {
+    "orderly": ORDERLY,
+    # Auctions that stay open for long, so that there is something to move.
+    "slow": replace(ORDERLY, seed=2, in_flight_auctions=1000),
+    # Five events in a microsecond, few sellers, and prices in powers of ten: nearly everything is a tie.
+    "ties": replace(ORDERLY, seed=3, rate=5_000_000, active_people=5, in_flight_auctions=20),
+    "shuffled": replace(ORDERLY, seed=4, out_of_order_group_size=100),
+}
+
+
+def windows_of(nexmark):
+    """Late by a group at most; as many events in each as in other streams."""
+    windows = WINDOWS.divided(nexmark.rate / ORDERLY.rate)
+    return replace(windows, lateness=int(nexmark.out_of_order_group_size * nexmark.interval))
+
+
+def table_of(nexmark, kind, *cut, columns=None):
+    rows = pa.Table.from_batches([nexmark.records(kind, *cut, columns)])
+    if nexmark != STREAMS["ties"] or "price" not in rows.column_names or kind == "event":
+        return rows
+    prices = 10 ** np.log10(rows["price"].to_numpy()).astype(np.int64)
+    return rows.set_column(rows.column_names.index("price"), "price", pa.array(prices))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a DataFrame is to a query, and how far time is after each epoch."""
+
+    epochs: list[pa.Table]
+    frontiers: list[Frontier] | None = None
+
+    def where(self, condition):
+        return self._all(f"SELECT * FROM rows WHERE {condition}")
+
+    def select(self, *columns):
+        return self._all(f"SELECT {', '.join(columns)} FROM rows")
+
+    def promise(self, epoch, seen, lateness):
+        """What may still come: the operator before knows, if there is one, else the largest time seen."""
+        if self.frontiers:
+            return self.frontiers[epoch]
+        return Frontier(Time(seen - lateness if seen > BEGIN else BEGIN))
+
+    def _all(self, sql):
+        return replace(self, epochs=[answer(sql, rows=rows).cast(chosen(rows, sql)) for rows in self.epochs])
+
+
+def chosen(rows, sql):
+    names = answer(f"{sql} LIMIT 0", rows=rows).column_names
+    return pa.schema([rows.schema.field(name) for name in names])
+
+
+@dataclass
+class Local:
+    """In place of a control: how bins are dealt out, epoch by epoch, and what moved."""
+
+    chance: random.Random | None
+    workers: int = 3
+    moved: int = 0
+    moved_pending: int = 0
+    hosts: dict[str, list[Host]] = field(default_factory=dict)
+
+    def owners(self):
+        return [self.chance.randrange(self.workers) if self.chance else 0 for _ in range(BINS)]
+
+
+def unary(control, frame, exchange, fold, output, *, time, state=dict, lateness=0, name):
+    return operator(control, [frame], [exchange], fold, output, state, time, lateness, name)
+
+
+def binary(control, one, other, key_of_one, key_of_other, fold, output, *, time, state=dict, lateness=0, name):
+    return operator(control, [one, other], [key_of_one, key_of_other], fold, output, state, time, lateness, name)
+
+
+def operator(control, frames, exchanges, fold, output, state, time, lateness, name):
+    """F, exchange and S, epoch by epoch; bins change hands before each."""
+    keys = [(exchange,) if isinstance(exchange, str) else tuple(exchange) for exchange in exchanges]
+    inputs = [Input(frame.epochs[0].schema, key, time, lateness) for frame, key in zip(frames, keys, strict=True)]
+    schema = schema_of(output)
+    spec = bin_operator(name, inputs, fold, schema, state)
+    hosts = [Host(WorkerId(n), spec.fold, BINS, range(BINS) if n == 0 else ()) for n in range(control.workers)]
+    control.hosts[name] = hosts
+    owners, seen, outputs, frontiers = [0] * BINS, [BEGIN] * len(inputs), [], []
+    for epoch, tables in enumerate(zip(*(frame.epochs for frame in frames), strict=True)):
+        owners = move(control, hosts, owners)
+        for number, (rows, input) in enumerate(zip(tables, inputs, strict=True)):
+            records = records_of(rows, input)
+            seen[number] = max(seen[number], int(records.times.max(initial=BEGIN)))
+            for bin, group in records.sorted().groups():
+                hosts[owners[bin]].receive(group, number)
+        promised = (frame.promise(epoch, seen[number], lateness) for number, frame in enumerate(frames))
+        frontiers.append(CLOSED if epoch == len(frames[0].epochs) - 1 else min(promised))
+        outcomes = [host.advance(frontiers[-1]) for host in hosts]
+        assert sum(outcome.late for outcome in outcomes) == 0
+        outputs.append(pa.Table.from_batches([outcome.output for outcome in outcomes]))
+    return Frame(outputs, frontiers)
+
+
+def records_of(rows, input):
+    (data,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    bins = Bins.of_count(BINS).of_hashes(hash_columns([data.column(key) for key in input.keys]))
+    return Records(bins, input.times(data.column(input.time)), data)
+
+
+def move(control, hosts, before):
+    """Deal bins anew; each travels as bytes."""
+    after = control.owners()
+    for bin, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old != new:
+            parcel = hosts[old].release(BinId(bin))
+            control.moved += parcel.state is not None
+            control.moved_pending += any(parcel.pending)
+            hosts[new].install(unpack(bin, [bytearray(part) for part in pack(parcel).parts]))
+    return after
+
+
+TYPES = {"long": pa.int64(), "tinyint": pa.int8(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+
+
+def schema_of(ddl):
+    return pa.schema([(name, TYPES[kind]) for name, kind in (column.split() for column in ddl.split(","))])
+
+
+@pytest.fixture(autouse=True)
+def _locally(monkeypatch):
+    monkeypatch.setattr(megaphone, "unary", unary, raising=False)
+    monkeypatch.setattr(megaphone, "binary", binary, raising=False)
+
+
+def run(query, nexmark, windows, control, epochs=12):
+    """A query over all events, some of them in each epoch, none in the last."""
+    cuts = [EVENTS * epoch // epochs for epoch in range(epochs + 1)] + [EVENTS]
+    streams = {
+        kind: Frame([table_of(nexmark, kind, *cut, columns=columns) for cut in pairwise(cuts)])
+        for kind, columns in query.inputs.items()
+    }
+    return query.build(control, streams, windows)
+
+
+def right(query, nexmark, windows):
+    tables = {kind: table_of(nexmark, kind, 0, EVENTS) for kind in query.inputs}
+    return answer(query.sql, query.parameters(windows), **tables)
+
+
+def answer(sql, parameters=None, **tables):
+    database = duckdb_session()
+    for name, rows in tables.items():
+        database.register(name, rows)
+    return database.sql(sql, params=parameters).to_arrow_table()
+
+
+@cache
+def duckdb_session():
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    return database
+
+
+def rows_of(table, schema):
+    """In an order of their own, by the columns of a schema."""
+    return sorted(map(repr, table.select(schema.names).cast(schema).to_pylist()))
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", QUERIES)
+def test_query_gives_what_its_sql_gives(name, stream):
+    query, nexmark = QUERIES[name], STREAMS[stream]
+    windows, schema = windows_of(nexmark), schema_of(query.output)
+    expected = rows_of(right(query, nexmark, windows), schema)
+    assert expected
+    undisturbed = run(query, nexmark, windows, Local(None))
+    assert rows_of(pa.concat_tables(undisturbed.epochs), schema) == expected
+    moving = Local(random.Random(stream))
+    disturbed = run(query, nexmark, windows, moving)
+    assert rows_of(pa.concat_tables(disturbed.epochs), schema) == expected
+    # Q7 keeps what it has found in the notificator alone.
+    assert bool(moving.moved) == (query.stateful and name != "q7")
+    assert moving.moved_pending or not query.stateful
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("q4", "expires"), ("q5", "window_end"), ("q6", "expires"), ("q7", "window_end")]
+)
+def test_answers_come_as_soon_as_time_has_passed_them(name, column):
+    query, nexmark = QUERIES[name], STREAMS["slow"]
+    windows, schema = windows_of(nexmark), schema_of(query.output)
+    answers, so_far = run(query, nexmark, windows, Local(None)), []
+    expected = right(query, nexmark, windows)
+    for rows, frontier in zip(answers.epochs, answers.frontiers, strict=True):
+        so_far.append(rows)
+        due = expected.filter(pc.less(expected[column].cast(pa.int64()), frontier.bound))
+        assert rows_of(pa.concat_tables(so_far), schema) == rows_of(due, schema)
+    assert sum(rows.num_rows for rows in so_far[:-1]) > 0
+
+
+@pytest.mark.parametrize("name", ["q4_closed", "q6_closed", "q7_at_hand", "q7", "q8"])
+def test_nothing_is_kept_that_no_answer_needs_any_more(name):
+    nexmark, control = STREAMS["slow"], Local(None)
+    run(QUERIES[name[:2]], nexmark, windows_of(nexmark), control)
+    for host in control.hosts[name]:
+        assert [host.copy(BinId(bin)) for bin in range(BINS)] == [Parcel(BinId(bin), None, ()) for bin in range(BINS)]
+
+
+def test_inputs_are_columns_of_the_source():
+    for query in QUERIES.values():
+        for kind, columns in query.inputs.items():
+            assert set(columns) <= set(SCHEMAS[kind].names)
+
+
+def test_windows_that_no_query_could_follow_are_refused():
+    with pytest.raises(PlanError, match="slices is 0; choose 1 or more"):
+        Windows(slices=0)
+
+
+KEYS = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**40)), min_size=1, max_size=80)
+
+
+@given(KEYS, KEYS)
+def test_keys_are_found_wherever_they_lie(keys, wanted):
+    distinct = list(dict.fromkeys(keys))
+    places = locate(np.array(distinct), np.array(wanted))
+    assert places.tolist() == [distinct.index(key) if key in distinct else -1 for key in wanted]
+    found, many, where = tally(np.array(keys))
+    assert found.tolist() == sorted(set(keys))
+    assert many.tolist() == [keys.count(key) for key in found.tolist()]
+    assert [keys[place] for place in where] == found.tolist()
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=60), max_size=8))
+def test_shelves_have_what_was_put_there_in_order(adds):
+    """Even keys are in one bin, odd ones in the other."""
+    shelves, dicts, asked = [Shelf(), Shelf()], defaultdict(list), np.array([0, 2, 12, 1, 3, 13])
+    for number, keys in enumerate(adds):
+        keys = np.array(sorted(keys, key=lambda key: key % 2), np.int64)
+        values, odd = np.arange(len(keys)) + 100 * number, int((keys % 2 == 0).sum())
+        put(shelves, (keys, values), [slice(0, odd), slice(odd, len(keys))])
+        for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+            dicts[key].append(value)
+        which, columns = find(shelves, asked, [slice(0, 3), slice(3, 6)])
+        expected = [(place, value) for place, key in enumerate(asked.tolist()) for value in dicts[key]]
+        assert list(zip(which.tolist(), columns[1].tolist() if columns else [], strict=True)) == expected
+        known = has(shelves, asked, [slice(0, 3), slice(3, 6)])
+        assert known.tolist() == [bool(dicts[key]) for key in asked.tolist()]
