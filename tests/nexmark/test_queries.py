@@ -7,7 +7,7 @@ with real hosts. The right answer is DuckDB's, over the same events.
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import duckdb
@@ -22,12 +22,16 @@ import megaphone
 from megaphone.bins import BinId, Bins, WorkerId
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.native import NativeFold, NativeHost, host_for
 from megaphone.dataflow.operators import Input, bin_operator
 from megaphone.dataflow.records import Records
+from megaphone.dataflow.routing import worker_of_hashes
 from megaphone.dataflow.state import Parcel, pack, unpack
+from megaphone.engine.spark import operators
 from megaphone.errors import PlanError
 from megaphone.nexmark import Nexmark
 from megaphone.nexmark.events import SCHEMAS
+from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.queries import QUERIES, Windows
 from megaphone.nexmark.queries.bulk import locate, tally
 from megaphone.nexmark.queries.shelf import Shelf, find, has, put
@@ -115,19 +119,37 @@ def binary(control, one, other, key_of_one, key_of_other, fold, output, *, time,
     return operator(control, [one, other], [key_of_one, key_of_other], fold, output, state, time, lateness, name)
 
 
-def operator(control, frames, exchanges, fold, output, state, time, lateness, name):
-    """F, exchange and S, epoch by epoch; bins change hands before each."""
+def native(control, frames, exchanges, logic, output, *, time, lateness=0, name):
+    """Every worker has its own; nothing moves."""
+    inputs = inputs_of(frames, exchanges, time, lateness)
+    fold = NativeFold(name, tuple(input.schema for input in inputs), schema_of(output), logic)
+    hosts = [host_for(WorkerId(n), fold, BINS, [n]) for n in range(control.workers)]
+    return follow(control, frames, inputs, hosts, name, partial(worker_of_hashes, control.workers))
+
+
+def inputs_of(frames, exchanges, time, lateness):
     keys = [(exchange,) if isinstance(exchange, str) else tuple(exchange) for exchange in exchanges]
-    inputs = [Input(frame.epochs[0].schema, key, time, lateness) for frame, key in zip(frames, keys, strict=True)]
-    schema = schema_of(output)
-    spec = bin_operator(name, inputs, fold, schema, state)
-    hosts = [Host(WorkerId(n), spec.fold, BINS, range(BINS) if n == 0 else ()) for n in range(control.workers)]
+    return [Input(frame.epochs[0].schema, key, time, lateness) for frame, key in zip(frames, keys, strict=True)]
+
+
+def operator(control, frames, exchanges, fold, output, state, time, lateness, name):
+    inputs = inputs_of(frames, exchanges, time, lateness)
+    fold = bin_operator(name, inputs, fold, schema_of(output), state).fold
+    hosts = [Host(WorkerId(n), fold, BINS, range(BINS) if n == 0 else ()) for n in range(control.workers)]
+    return follow(control, frames, inputs, hosts, name, Bins.of_count(BINS).of_hashes)
+
+
+def follow(control, frames, inputs, hosts, name, bin_of):
+    """F, exchange and S, epoch by epoch; bins change hands before each."""
+    is_native = isinstance(hosts[0], NativeHost)
+    lateness = inputs[0].lateness
     control.hosts[name] = hosts
-    owners, seen, outputs, frontiers = [0] * BINS, [BEGIN] * len(inputs), [], []
+    owners = list(range(control.workers)) if is_native else [0] * BINS
+    seen, outputs, frontiers = [BEGIN] * len(inputs), [], []
     for epoch, tables in enumerate(zip(*(frame.epochs for frame in frames), strict=True)):
-        owners = move(control, hosts, owners)
+        owners = owners if is_native else move(control, hosts, owners)
         for number, (rows, input) in enumerate(zip(tables, inputs, strict=True)):
-            records = records_of(rows, input)
+            records = records_of(rows, input, bin_of)
             seen[number] = max(seen[number], int(records.times.max(initial=BEGIN)))
             for bin, group in records.sorted().groups():
                 hosts[owners[bin]].receive(group, number)
@@ -139,9 +161,9 @@ def operator(control, frames, exchanges, fold, output, state, time, lateness, na
     return Frame(outputs, frontiers)
 
 
-def records_of(rows, input):
+def records_of(rows, input, bin_of):
     (data,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-    bins = Bins.of_count(BINS).of_hashes(hash_columns([data.column(key) for key in input.keys]))
+    bins = bin_of(hash_columns([data.column(key) for key in input.keys]))
     return Records(bins, input.times(data.column(input.time)), data)
 
 
@@ -168,16 +190,17 @@ def schema_of(ddl):
 def _locally(monkeypatch):
     monkeypatch.setattr(megaphone, "unary", unary, raising=False)
     monkeypatch.setattr(megaphone, "binary", binary, raising=False)
+    monkeypatch.setattr(operators, "native", native)
 
 
-def run(query, nexmark, windows, control, epochs=12):
+def run(query, nexmark, windows, control, epochs=12, build=None):
     """A query over all events, some of them in each epoch, none in the last."""
     cuts = [EVENTS * epoch // epochs for epoch in range(epochs + 1)] + [EVENTS]
     streams = {
         kind: Frame([table_of(nexmark, kind, *cut, columns=columns) for cut in pairwise(cuts)])
         for kind, columns in query.inputs.items()
     }
-    return query.build(control, streams, windows)
+    return (build or query.build)(control, streams, windows)
 
 
 def right(query, nexmark, windows):
@@ -219,6 +242,15 @@ def test_query_gives_what_its_sql_gives(name, stream):
     # Q7 keeps what it has found in the notificator alone.
     assert bool(moving.moved) == (query.stateful and name != "q7")
     assert moving.moved_pending or not query.stateful
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", QUERIES)
+def test_native_version_gives_the_same(name, stream):
+    query, nexmark = QUERIES[name], STREAMS[stream]
+    windows, schema = windows_of(nexmark), schema_of(query.output)
+    answers = run(query, nexmark, windows, Local(None), build=NATIVE[name])
+    assert rows_of(pa.concat_tables(answers.epochs), schema) == rows_of(right(query, nexmark, windows), schema)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ Every operator's records cross as (slot, worker, kind, payload) rows; the payloa
 with their bins and times. Adds and loses nothing.  From: routing.py.  To: hosting.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from megaphone.bins import WorkerId
-from megaphone.dataflow.records import Records
+from megaphone.dataflow.records import Records, is_uniform
 from megaphone.progress import Time
 
 BIN, HASH, TIME = "_bin", "_hash", "_time"
@@ -40,24 +41,29 @@ def encode(parts: Sequence[Records]) -> pa.Buffer:
 
 
 def _with_bins_and_times(records: Records) -> pa.RecordBatch:
-    extra = [records.bins] if records.at_one_time else [records.bins, records.times]
-    names = [BIN] if records.at_one_time else [BIN, TIME]
-    columns = [*records.data.columns, *map(pa.array, extra)]
-    batch = pa.record_batch(columns, names=[*records.data.schema.names, *names])
-    return batch.replace_schema_metadata({"time": str(int(records.times[0]))} if records.at_one_time else {})
+    told, columns, names = {}, list(records.data.columns), list(records.data.schema.names)
+    for name, values in ((BIN, records.bins), (TIME, records.times)):
+        if is_uniform(values):
+            told[name.removeprefix("_")] = str(int(values[0]))
+        else:
+            columns.append(pa.array(values))
+            names.append(name)
+    return pa.record_batch(columns, names=names).replace_schema_metadata(told)
 
 
 def decode(payload: Any, schema: pa.Schema) -> Iterator[Records]:
     """A payload as records again, its data columns being those of `schema`."""
     with pa.ipc.open_stream(payload) as stream:
-        time = (stream.schema.metadata or {}).get(b"time")
+        told = stream.schema.metadata or {}
         for batch in stream:
             data = pa.record_batch(batch.columns[: len(schema)], schema=schema)
-            bins = batch.column(BIN).to_numpy()
-            if time is not None:
-                yield Records.at(Time(int(time)), bins, data)
-            else:
-                yield Records(bins, batch.column(TIME).to_numpy(), data)
+            yield Records(_values(BIN, np.uint32, batch, told), _values(TIME, np.int64, batch, told), data)
+
+
+def _values(name: str, kind: Any, batch: pa.RecordBatch, told: Mapping[bytes, bytes]) -> npt.NDArray[Any]:
+    """A column of ours; what is the same in all rows was told once."""
+    uniform = told.get(name.removeprefix("_").encode())
+    return batch.column(name).to_numpy() if uniform is None else np.broadcast_to(kind(int(uniform)), len(batch))
 
 
 def data_row(worker: WorkerId, slots: int, input: int, parts: Sequence[Records]) -> pa.RecordBatch:

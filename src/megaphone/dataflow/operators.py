@@ -65,6 +65,8 @@ class OperatorSpec:
     name: str
     inputs: tuple[Input, ...]
     fold: Fold
+    workers: int | None = None
+    """If it is native, without bins: how many workers share its records, for ever."""
 
     def __post_init__(self) -> None:
         if len({input.time is None for input in self.inputs}) > 1:

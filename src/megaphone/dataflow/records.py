@@ -49,13 +49,9 @@ class Records:
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
             return parts[0] if parts else cls.empty(schema)
-        times = [part.times for part in parts]
-        first = times[0][0]
-        uniform = all(t.strides == (0,) and t[0] == first for t in times)
-        bins = np.concatenate([part.bins for part in parts])
         return cls(
-            bins,
-            np.broadcast_to(first, len(bins)) if uniform else np.concatenate(times),
+            _concat([part.bins for part in parts]),
+            _concat([part.times for part in parts]),
             pa.concat_batches([part.data for part in parts]),
         )
 
@@ -65,7 +61,7 @@ class Records:
     @property
     def at_one_time(self) -> bool:
         """Do all rows bear the same time, by construction?"""
-        return self.times.strides == (0,)
+        return is_uniform(self.times)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column as NumPy, without a copy where Arrow can."""
@@ -74,8 +70,7 @@ class Records:
 
     def take(self, order: npt.NDArray[Any]) -> "Records":
         """The rows at some positions."""
-        times = np.broadcast_to(self.times[0], len(order)) if self.at_one_time and len(self) else self.times[order]
-        return Records(self.bins[order], times, self.data.take(pa.array(order)))
+        return Records(_take(self.bins, order), _take(self.times, order), self.data.take(pa.array(order)))
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "Records":
         """The rows a mask selects; the very same object when it selects all."""
@@ -102,6 +97,21 @@ class Records:
         """The rows of each bin, of records that are sorted."""
         for bin, start, stop in self.spans():
             yield bin, self.slice(start, stop)
+
+
+def is_uniform(values: npt.NDArray[Any]) -> bool:
+    """Are all values the same, by construction?"""
+    return values.strides == (0,)
+
+
+def _concat(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if all(is_uniform(part) and part[0] == parts[0][0] for part in parts):
+        return np.broadcast_to(parts[0][0], sum(map(len, parts)))
+    return np.concatenate(parts)
+
+
+def _take(values: npt.NDArray[Any], order: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.broadcast_to(values[0], len(order)) if is_uniform(values) and len(values) else values[order]
 
 
 def argsort(values: npt.NDArray[Any]) -> Order:

@@ -5,8 +5,13 @@ control frontier has passed that time. From: a source.  To: exchange.py.  Paper:
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from megaphone.bins import WorkerId
+import numpy as np
+import numpy.typing as npt
+
+from megaphone.bins import BinArray, WorkerId
 from megaphone.configuration import Configuration
 from megaphone.dataflow.records import Records, argsort, runs
 from megaphone.progress import OPEN, Frontier
@@ -43,7 +48,21 @@ def address(configuration: Configuration, records: Records) -> Iterator[tuple[Wo
     if not len(records):
         return
     times = records.times[0] if records.at_one_time else records.times
-    owners = configuration.owners(times, records.bins)
+    yield from _split(configuration.owners(times, records.bins), records)
+
+
+def worker_of_hashes(workers: int, hashes: npt.NDArray[np.int64]) -> BinArray:
+    """The worker of each hash, of a native operator: it takes the place of a bin."""
+    return (hashes.view(np.uint64) % np.uint64(workers)).astype(np.uint32)
+
+
+def by_worker(records: Records) -> Iterator[tuple[WorkerId, Records]]:
+    """The records of each worker, of a native operator: what would be their bin says who it is."""
+    for worker, part in _split(records.bins, records):
+        yield worker, replace(part, bins=np.broadcast_to(np.uint32(worker), len(part)))
+
+
+def _split(owners: npt.NDArray[Any], records: Records) -> Iterator[tuple[WorkerId, Records]]:
     if (owners == owners[0]).all():
         yield WorkerId(int(owners[0])), records
         return

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.native import host_for
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.dataflow.state import unpack
 from megaphone.durability.files import retried
@@ -76,9 +77,9 @@ class _Recovery:
     def __init__(self, store: Store, request: Request) -> None:
         self._store = store
         self._request = request
-        self._host = Host(request.worker, request.spec.fold, request.bins)
+        self._host = host_for(request.worker, request.spec.fold, request.bins)
         # What a bin's next owner got ahead of it: it joins the bin when that moves, as it did then.
-        self._ahead = Host(request.worker, request.spec.fold, request.bins)
+        self._ahead = host_for(request.worker, request.spec.fold, request.bins)
         self._ledger = Ledger(request.bins)
         self._wanted: Mask = np.zeros(request.bins, np.bool_)
         self._wanted[request.wanted] = True

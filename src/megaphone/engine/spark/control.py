@@ -88,6 +88,8 @@ class Control:
         if workers < 1:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
         self.spark = spark
+        self.workers = workers
+        """At the start."""
         self.bins = Bins.of_count(bins).count
         self.slots = spark.sparkContext.defaultParallelism if slots is None else slots
         if self.slots < 1:

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from megaphone.bins import WorkerId
 from megaphone.control.epochs import OperatorPlan, input_frontier
 from megaphone.dataflow import exchange
-from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.native import host_for
 from megaphone.engine.spark.feed import Feed
 from megaphone.engine.spark.messages import FrontierQuestion, ReportMessage
 from megaphone.engine.spark.task import Binding, Epoch, Partition, caller_of, current_epoch, mark, settle_in
@@ -137,7 +137,7 @@ def _host_here(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[
     delivery = _receive(len(inputs), (BEGIN,) * len(inputs), batches)
     every: npt.NDArray[np.int64] = np.arange(binding.bins)
     for worker, payloads in delivery.payloads.items():
-        bins = Host(worker, binding.spec.fold, binding.bins, every)
+        bins = host_for(worker, binding.spec.fold, binding.bins, every)
         for kind, payload in payloads:
             for part in exchange.decode(payload, inputs[kind].schema):
                 bins.receive(part, kind)

@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, 
 
 from megaphone.control.epochs import check_clocks
 from megaphone.dataflow.exchange import DDL, HASH, TIME
+from megaphone.dataflow.native import Logic, NativeFold
 from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
 from megaphone.durability.manifest import shape_of
 from megaphone.engine.spark.control import Control, check_name
@@ -124,6 +125,25 @@ def binary(
     ]
     spec = bin_operator(_name(control, name), inputs, fold, _schema(control, _struct(output)), state)
     return _build(control, spec, _struct(output), [input1, input2], [exchange1, exchange2])
+
+
+def native(
+    control: Control,
+    inputs: Sequence[DataFrame],
+    exchanges: Sequence[Exchange],
+    logic: Callable[[], Logic],
+    output: str | StructType,
+    *,
+    time: str | None = None,
+    lateness: Lateness = 0,
+    name: str | None = None,
+) -> DataFrame:
+    """An operator whose state never moves, to be measured against: each worker has its own `logic()`, and no bins."""
+    read = [_input(control, frame, _names(key), time, lateness) for frame, key in zip(inputs, exchanges, strict=True)]
+    name, schema = _name(control, name), _schema(control, _struct(output))
+    fold = NativeFold(name, tuple(input.schema for input in read), schema, logic)
+    spec = OperatorSpec(name, tuple(read), fold, control.workers)
+    return _build(control, spec, _struct(output), list(inputs), list(exchanges))
 
 
 def _build(

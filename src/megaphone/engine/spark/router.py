@@ -5,6 +5,7 @@ From: a streaming or batch DataFrame.  To: the shuffle, then host.py.  Paper: th
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration
 from megaphone.dataflow import exchange
 from megaphone.dataflow.records import Records
-from megaphone.dataflow.routing import address
+from megaphone.dataflow.routing import address, by_worker, worker_of_hashes
 from megaphone.engine.spark.task import Binding, Epoch, Partition, current_epoch, settle_in
 from megaphone.faults import reach
 from megaphone.progress import BEGIN, Time
@@ -36,6 +37,7 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
     epoch = current_epoch(binding)
     configuration = epoch.configuration if epoch else _single_epoch_configuration(binding)
     read = _Reader(binding, input, epoch.answer.epoch if epoch else 0)
+    send = by_worker if binding.spec.workers else partial(address, configuration)
     waiting: dict[WorkerId, list[Records]] = defaultdict(list)
     size: dict[WorkerId, int] = defaultdict(int)
     seen = BEGIN
@@ -44,7 +46,7 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
         records = read(batch)
         if not records.at_one_time:
             seen = Time(max(seen, int(records.times.max())))
-        for worker, routed in address(configuration, records):
+        for worker, routed in send(records):
             waiting[worker].append(routed)
             size[worker] += routed.data.get_total_buffer_size() // max(1, len(records) // max(1, len(routed)))
             if size[worker] >= exchange.PAYLOAD_BYTES:
@@ -81,12 +83,13 @@ class _Reader:
     """Turns Spark's rows (user columns, hash, time) into records."""
 
     def __init__(self, binding: Binding, input: int, epoch: int) -> None:
-        self._bins = Bins.of_count(binding.bins)
+        workers = binding.spec.workers
+        self._bin_of = partial(worker_of_hashes, workers) if workers else Bins.of_count(binding.bins).of_hashes
         self._input = binding.spec.inputs[input]
         self._epoch = Time(epoch)
 
     def __call__(self, batch: pa.RecordBatch) -> Records:
-        bins = self._bins.of_hashes(batch.column(exchange.HASH).to_numpy())
+        bins = self._bin_of(batch.column(exchange.HASH).to_numpy())
         data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
         if self._input.time is None:
             return Records.at(self._epoch, bins, data)

@@ -67,8 +67,8 @@ def close(
     """Open the new auctions, judge the bids, close what has expired."""
     bins, fresh, bounds = bins_of(bids, auctions), arrived(auctions), notificator.bounds
     known, known_owners = gather(states, bins, OPEN)
-    rows, owners = np.concatenate((known, _opened(fresh, column))), np.concatenate((known_owners, fresh.bins))
-    rows["price"] = price = _highest(rows, bids)
+    rows, owners = np.concatenate((known, opened(fresh, column))), np.concatenate((known_owners, fresh.bins))
+    rows["price"] = price = highest_bids(rows, bids)
     expired = rows["expires"] < bounds[owners]
     left, left_owners = rows[~expired], owners[~expired]
     scatter(states, bins, left, left_owners)
@@ -86,7 +86,7 @@ def _next_to_expire(rows: Array, owners: BinArray, bins: int) -> Int64s:
     return times
 
 
-def _opened(auctions: Records, column: str) -> Array:
+def opened(auctions: Records, column: str) -> Array:
     return table(
         id=auctions.column("id"),
         opened=auctions.times,
@@ -97,7 +97,7 @@ def _opened(auctions: Records, column: str) -> Array:
     )
 
 
-def _highest(rows: Array, bids: Records) -> Int64s:
+def highest_bids(rows: Array, bids: Records) -> Int64s:
     """Of each auction the highest valid bid so far."""
     auctions = {name: np.ascontiguousarray(rows[name]) for name in OPEN.names or ()}
     at: Places = locate(auctions["id"], bids.column("auction"))

@@ -58,13 +58,13 @@ def join(
     which_auction, found_persons = shelf.find(known_persons, sellers, of_auctions)
     which_person, found_auctions = shelf.find(known_auctions, ids, of_persons)
     shelf.put(known_auctions, (sellers, items), of_auctions)
-    pairs = [_pairs(found_persons, items[which_auction])] if found_persons else []
+    told = [pairs(found_persons, items[which_auction])] if found_persons else []
     if found_auctions:
-        pairs.append(_pairs(tuple(column[which_person] for column in people), found_auctions[1]))
-    return pa.concat_tables(pairs) if pairs else None
+        told.append(pairs(tuple(column[which_person] for column in people), found_auctions[1]))
+    return pa.concat_tables(told) if told else None
 
 
-def _pairs(people: Columns, auctions: Int64s) -> pa.Table:
+def pairs(people: Columns, auctions: Int64s) -> pa.Table:
     told = [pa.array(column.tolist(), pa.string()) for column in people[1:]]
     return pa.table([*told, auctions], [*PERSON, "auction"])
 

@@ -1,5 +1,6 @@
 """Q4, average price for a category: what have closed auctions of each category fetched on average, so far?"""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,16 +33,21 @@ OUTPUT = "category long, average long, auction long, expires timestamp"
 @megaphone.vectorised
 def average(closed: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """Of each category the sum and the number so far; they are few, so a dict will do."""
+    return averages(closed, lambda bin: states[BinId(bin)])
+
+
+def averages(closed: Records, so_far: Callable[[int], dict[int, tuple[int, int]]]) -> dict[str, Any]:
+    """Each closed auction with the average of its category up to it; `so_far` has sums and numbers, by bin."""
     order = np.lexsort((closed.column("auction"), closed.times, closed.column("category")))
     closed = closed.take(order)
-    categories, prices, averages = closed.column("category"), closed.column("price"), np.empty(len(closed), np.int64)
+    categories, prices, average = closed.column("category"), closed.column("price"), np.empty(len(closed), np.int64)
     for start, stop in runs(categories):
-        state, category = states[BinId(int(closed.bins[start]))], int(categories[start])
+        state, category = so_far(int(closed.bins[start])), int(categories[start])
         total, many = state.get(category, (0, 0))
         totals = total + prices[start:stop].cumsum()
-        averages[start:stop] = totals // np.arange(many + 1, many + 1 + stop - start)
+        average[start:stop] = totals // np.arange(many + 1, many + 1 + stop - start)
         state[category] = int(totals[-1]), many + stop - start
-    return {**{name: closed.data.column(name) for name in ("category", "auction", "expires")}, "average": averages}
+    return {**{name: closed.data.column(name) for name in ("category", "auction", "expires")}, "average": average}
 
 
 def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "DataFrame":

@@ -96,10 +96,10 @@ def _leaders(steps: Array, slice: int) -> dict[str, Any]:
     long = steps["stop"] - steps["start"]
     every = steps.repeat(long)
     ends = every["start"] + np.arange(len(every)) - (long.cumsum() - long).repeat(long)
-    return _most(ends * slice, every["auction"], every["bids"])
+    return most(ends * slice, every["auction"], every["bids"])
 
 
-def _most(ends: Int64s, auctions: Int64s, bids: Int64s) -> dict[str, Any]:
+def most(ends: Int64s, auctions: Int64s, bids: Int64s) -> dict[str, Any]:
     order = np.lexsort((auctions, -bids, ends))
     firsts = order[changes(ends[order])]
     return {"window_end": ends[firsts], "auction": auctions[firsts], "bids": bids[firsts]}
@@ -108,7 +108,7 @@ def _most(ends: Int64s, auctions: Int64s, bids: Int64s) -> dict[str, Any]:
 @megaphone.vectorised
 def hottest(said: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """All that was said of a window is here when time passes its end; it was kept by the notificator."""
-    return _most(said.times, said.column("auction"), said.column("bids"))
+    return most(said.times, said.column("auction"), said.column("bids"))
 
 
 def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "DataFrame":

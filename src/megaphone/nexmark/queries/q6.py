@@ -1,5 +1,6 @@
 """Q6, average selling price by seller: what did the last ten closed auctions of each seller fetch on average?"""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,21 +37,26 @@ LAST = 10
 
 @megaphone.vectorised
 def average(closed: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
+    """Each bin has its sellers' last prices on a shelf."""
+    return averages(closed, lambda bin: states[BinId(bin)])
+
+
+def averages(closed: Records, shelf_of: Callable[[int], Shelf]) -> dict[str, Any]:
     """Put each seller's earlier prices before the new ones, and take sums over ten."""
     order = np.lexsort((closed.column("auction"), closed.times, closed.column("seller"), closed.bins))
     closed = closed.take(order)
     sellers, prices = closed.column("seller"), closed.column("price")
     bins = bins_of(closed)
-    shelves: list[Shelf] = [states[BinId(bin)] for bin in bins.tolist()]
+    shelves = [shelf_of(bin) for bin in bins.tolist()]
     firsts = changes(sellers)
     _, earlier = shelf.find(shelves, sellers[firsts], cuts(closed.bins[firsts], bins))
     shelf.put(shelves, (sellers, prices), cuts(closed.bins, bins), _last)
     every, all_prices = shelf.join(earlier, (sellers, prices)) if earlier else (sellers, prices)
     order = every.argsort(kind="stable")
-    averages = np.empty(len(every), np.int64)
-    averages[order] = _of_last(every[order], all_prices[order])
+    average = np.empty(len(every), np.int64)
+    average[order] = _of_last(every[order], all_prices[order])
     same = {name: closed.data.column(name) for name in ("seller", "auction", "expires")}
-    return {**same, "average": averages[len(every) - len(closed) :]}
+    return {**same, "average": average[len(every) - len(closed) :]}
 
 
 def _last(rows: Columns) -> npt.NDArray[np.bool_]:

@@ -34,15 +34,15 @@ OUTPUT = "window_end timestamp, auction long, bidder long, price long, date_time
 
 def highest_at_hand(windows: Windows, bids: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """Of all bins of this worker at once: a maximum of maxima is one, whoever hosts what."""
-    return _highest(bids, (bids.times // windows.highest + 1) * windows.highest, windows.highest)
+    return highest_of(bids, (bids.times // windows.highest + 1) * windows.highest, windows.highest)
 
 
 def highest(windows: Windows, bids: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """All that was found in a window is here when time passes its end; it was kept by the notificator."""
-    return _highest(bids, bids.times, windows.highest)
+    return highest_of(bids, bids.times, windows.highest)
 
 
-def _highest(bids: Records, ends: Int64s, length: int) -> dict[str, Any]:
+def highest_of(bids: Records, ends: Int64s, length: int) -> dict[str, Any]:
     """The highest bid of each window; only the few that are as high are compared in full."""
     window, prices = (ends - ends.min()) // length, bids.column("price")
     high = np.full(int(window.max()) + 1, np.iinfo(np.int64).min)

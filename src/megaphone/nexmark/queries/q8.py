@@ -71,7 +71,7 @@ def join(
     numbers = np.concatenate((persons.times, auctions.times)) // length
     told = []
     for number in tally(numbers)[0].tolist() if len(numbers) else ():
-        joining, selling = _within(persons, number, length), _within(auctions, number, length)
+        joining, selling = within(persons, number, length), within(auctions, number, length)
         _wake(bins_of(joining, selling), states, later_persons, persons.data.schema, number, (number + 1) * length)
         told += [(*found, np.full(len(found[0]), number * length)) for found in _meet(joining, selling, states, number)]
     _forget(states, bins, bounds // length)
@@ -79,7 +79,7 @@ def join(
     return {"id": ids, "name": list(names), "window_start": starts}
 
 
-def _within(records: Records, number: int, length: int) -> Records:
+def within(records: Records, number: int, length: int) -> Records:
     return records.where(records.times // length == number)
 
 

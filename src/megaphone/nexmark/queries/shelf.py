@@ -47,6 +47,14 @@ class Shelf:
         if len(self.new[0]) > max(FEW, len(self.old[0]) // SHARE if self.old else 0):
             self._sort_in(keep)
 
+    def find(self, keys: Int64s) -> tuple[Places, Columns]:
+        """All rows of some keys, as `find` does."""
+        return find([self], keys, [slice(0, len(keys))])
+
+    def has(self, keys: Int64s) -> npt.NDArray[np.bool_]:
+        """Is there a row of a key?"""
+        return has([self], keys, [slice(0, len(keys))])
+
     def _sort_in(self, keep: Keep | None) -> None:
         rows = join(self.old, self.new) if self.old else self.new
         order = rows[0].argsort(kind="stable")
