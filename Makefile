@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak demo bench-count bench-durability lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench-count bench-durability bench-nexmark lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,11 +50,14 @@ test-fast: setup  ## tests without Spark: seconds
 test-spark: setup java  ## tests on Spark, clusters of processes included
 	$(WITH_JAVA) $(PYTEST) -m "spark or cluster"
 
+test-nexmark: setup java  ## every NEXMark query, seed and strategy, on one and on two executors: minutes
+	$(WITH_JAVA) $(PYTEST) tests/nexmark tests/spark/test_nexmark_queries.py tests/spark/test_nexmark_plain.py
+
 chaos: setup java  ## break a running query in more than two hundred ways, and count what is lost
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.chaos
 
-soak: setup java  ## tests that take minutes each
-	$(WITH_JAVA) $(PYTEST) -m slow
+soak: setup java  ## ten minutes of a query: does the disk fill up?
+	$(WITH_JAVA) $(PYTEST) -m slow tests/spark/test_chaos.py
 
 demo: setup java  ## a running query whose state moves while you watch
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.demo
@@ -64,6 +67,9 @@ bench-count: setup java  ## the counting benchmark
 
 bench-durability: setup java  ## snapshots on beside off, the disk over ten minutes, recoveries
 	$(WITH_JAVA) $(BIN)/python benchmarks/durability.py
+
+bench-nexmark: setup java  ## NEXMark's queries beside native ones and Spark's own
+	$(WITH_JAVA) $(BIN)/python benchmarks/nexmark.py
 
 lock: setup  ## choose the versions anew from pyproject.toml
 	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --allow-unsafe --strip-extras \

@@ -104,6 +104,7 @@ def test_every_parameter_is_an_option():
         ({"columns": ","}, "columns are ''; choose at least one, and none twice"),
         ({"rows": "ten"}, "rows is 'ten'; choose a whole number"),
         ({"rows": "0"}, "rows is 0; choose 1 or more"),
+        ({"rows": "5,0"}, "rows is 0; choose 1 or more"),
         ({"partitions": "0"}, "partitions is 0; choose 1 or more"),
         ({"events": "-1"}, "events is -1; choose 0 or more"),
         ({"rate": "fast"}, "rate is 'fast'; choose a number"),

@@ -1,106 +1,61 @@
-"""Would catch a query that answers otherwise on Spark than its SQL says: as a batch, as a stream, while its bins move.
+"""Would catch a query that answers otherwise on Spark than its SQL says: as a batch, while its bins move, natively.
 
 The right answers are DuckDB's, over the events that the generator gives. Migrations are begun from the query's own
-sink, by every strategy, one after the other.
+sink, by every strategy, one after the other; on one executor here, and on two of a cluster of processes.
 """
 
-import duckdb
-import pyarrow as pa
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nexmark_runs as nexmark
 import pytest
 
 import megaphone
-import megaphone.nexmark
-from megaphone.nexmark import Nexmark
-from megaphone.nexmark.queries import QUERIES, Windows
+from megaphone.nexmark.queries import QUERIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-"""Minutes on two cores."""
+pytestmark = pytest.mark.timeout(900)
 
-BINS, WORKERS = 8, 2
-SECOND = 1_000_000
-SOURCE = {"rate": 1000, "seed": 5, "strings": True, "in_flight_auctions": 300}
-EVENTS = 10_000
-"""Ten seconds. Auctions are open for five on average, so there is always something to move."""
+QUICK = ("q4", "q5")
+"""Of these a change must pass in every run of the tests; of the others in the long ones."""
 
-WINDOWS = Windows(slice=SECOND, slices=4, highest=3 * SECOND, newcomers=5 * SECOND)
-
-STRATEGIES = ("all_at_once", "batched", "optimized", "fluid")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in QUERIES]
+SEEDS = [nexmark.SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in nexmark.SEEDS[1:])]
 
 
-@pytest.fixture
-def control(spark):
-    megaphone.nexmark.register(spark)
-    return megaphone.Control(spark, workers=WORKERS, bins=BINS)
-
-
-def build(query, control, reader, **options):
-    return query.build(control, query.read(reader, events=EVENTS, partitions=1, **SOURCE, **options), WINDOWS)
-
-
-def run(frame, checkpoint, on_epoch=lambda epoch: None):
-    """The outputs of each epoch, until the stream has ended."""
-    outputs = []
-
-    def sink(frame, epoch):
-        outputs.append(frame.toArrow())
-        on_epoch(epoch)
-
-    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    running = writer.trigger(availableNow=True).start()
-    try:
-        assert running.awaitTermination(120)
-    finally:
-        running.stop()
-    return outputs
-
-
-def check(query, answers):
-    with duckdb.connect() as database:
-        database.execute("SET TimeZone = 'UTC'")
-        for kind in query.inputs:
-            database.register(kind, pa.Table.from_batches([Nexmark(**SOURCE).records(kind, 0, EVENTS)]))
-        expected = database.sql(query.sql, params=query.parameters(WINDOWS)).to_arrow_table()
-    assert expected.num_rows
-    assert rows_of(answers, answers.schema) == rows_of(expected, answers.schema)
-
-
-def rows_of(table, schema):
-    return sorted(map(repr, table.select(schema.names).cast(schema).to_pylist()))
-
-
-class Mover:
-    """Begins a migration when the one before is done: half of the bins go to the next worker, by the next strategy."""
-
-    def __init__(self, control):
-        self.control, self.begun = control, []
-
-    def __call__(self, epoch):
-        if epoch < 3 or len(self.begun) == len(STRATEGIES):
-            return
-        if self.begun and self.begun[-1].ended_s is None:
-            return
-        (status,) = self.control.status()
-        bins = range(len(self.begun) % 2, BINS, 2)
-        target = {bin: (int(status.assignment.owners[bin]) + 1) % WORKERS for bin in bins}
-        self.begun.append(self.control.migrate(target, STRATEGIES[len(self.begun)], batch=2))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
-def test_query_gives_what_its_sql_gives_on_a_batch(spark, control, name):
-    check(QUERIES[name], build(QUERIES[name], control, spark.read).toArrow())
+def test_query_gives_what_its_sql_gives_on_a_batch(spark, name):
+    control = megaphone.Control(spark, workers=nexmark.WORKERS, bins=nexmark.BINS)
+    streams = nexmark.read(QUERIES[name], spark.read, 5)
+    assert nexmark.is_right(QUERIES[name], 5, QUERIES[name].build(control, streams, nexmark.WINDOWS).toArrow())
 
 
-@pytest.mark.parametrize("name", [query.name for query in QUERIES.values() if query.stateful])
-def test_query_gives_what_its_sql_gives_on_a_stream(spark, control, tmp_path, name):
-    epochs = run(build(QUERIES[name], control, spark.readStream, rows=EVENTS // 8), tmp_path / "checkpoint")
-    assert len(epochs) >= 8
-    check(QUERIES[name], pa.concat_tables(epochs))
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_query_gives_what_its_sql_gives_while_its_bins_move(spark, tmp_path, name, seed):
+    answers, moved = nexmark.run_while_bins_move(spark, name, seed, tmp_path / "checkpoint")
+    assert moved == nexmark.ALL_MOVED
+    assert nexmark.is_right(QUERIES[name], seed, answers)
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_query_gives_what_its_sql_gives_while_its_bins_move(spark, control, tmp_path, name):
-    mover = Mover(control)
-    epochs = run(build(QUERIES[name], control, spark.readStream, rows=EVENTS // 16), tmp_path / "checkpoint", mover)
-    moved = [(migration.phase, migration.bins_moved) for migration in mover.begun]
-    assert moved == [("done", BINS // 2)] * len(STRATEGIES)
-    check(QUERIES[name], pa.concat_tables(epochs))
+@pytest.mark.parametrize("name", NAMES)
+def test_native_query_gives_what_its_sql_gives(spark, tmp_path, name):
+    answers = nexmark.run_native(spark, name, 5, tmp_path / "checkpoint")
+    assert nexmark.is_right(QUERIES[name], 5, answers)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_queries_are_right_on_two_executors_while_bins_move(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("x")
+    command = [sys.executable, str(Path(nexmark.__file__)), "local-cluster[2,1,1024]", *QUERIES]
+    environment = {**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=840)
+    assert done.returncode == 0, done.stderr[-10_000:]
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [run for run in told if not run["right"]] == []
+    assert {(run["query"], run["seed"]) for run in told} == {(name, seed) for name in QUERIES for seed in nexmark.SEEDS}
+    assert {tuple(map(tuple, run["moved"])) for run in told} == {tuple(nexmark.ALL_MOVED)}

@@ -15,13 +15,17 @@ from megaphone.harness.timeline import Epoch, Timeline
 
 
 class Observer:
-    """Turns the progress of a query over generated keys into a timeline."""
+    """Turns the progress of a query over generated keys, or events, into a timeline."""
 
-    def __init__(self, query: StreamingQuery, rate: float, preload: int) -> None:
-        """Begin before the first epoch; the timeline begins with the first record after the preload."""
+    def __init__(self, query: StreamingQuery, rate: float, preload: int, unit: str = "record") -> None:
+        """Begin before the first epoch; the timeline begins with the first record after the preload.
+
+        `unit` is what offsets of the source count.
+        """
         self._query = query
         self._rate = rate
         self._preload = preload
+        self._unit = unit
         self._seen = -1
         self.timeline: Timeline | None = None
         self.last_epoch_ms = 0.0
@@ -35,15 +39,16 @@ class Observer:
                 self._take(raw)
 
     def _take(self, raw: dict[str, Any]) -> None:
-        (source,) = [s for s in raw["sources"] if "record" in (s["endOffset"] or {})]
-        start, end = source["startOffset"] or {"record": 0}, source["endOffset"]
-        if not end["start_ns"] or end["record"] <= max(self._preload, start["record"]):
+        # A query may read several kinds of events, all in step.
+        source = next(source for source in raw["sources"] if self._unit in (source["endOffset"] or {}))
+        start, end = (source["startOffset"] or {}).get(self._unit, 0), source["endOffset"]
+        last = end[self._unit]
+        if not end["start_ns"] or last <= max(self._preload, start):
             return
         if self.timeline is None:
             self.timeline = Timeline(Schedule(end["start_ns"], self._rate))
         self.last_epoch_ms = raw["durationMs"]["triggerExecution"]
-        first = max(0, start["record"] - self._preload)
-        self.timeline.add(Epoch(first, end["record"] - self._preload, _done_ns(raw)))
+        self.timeline.add(Epoch(max(0, start - self._preload), last - self._preload, _done_ns(raw)))
 
 
 def _done_ns(raw: dict[str, Any]) -> int:

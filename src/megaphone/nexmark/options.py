@@ -22,7 +22,7 @@ class Options:
 
     >>> options = Options.of({"kind": "bid", "columns": "auction, price", "rows": "1000", "seed": "7"})
     >>> options.kind, options.schema.names, options.rows, options.nexmark.seed
-    ('bid', ['auction', 'price'], 1000, 7)
+    ('bid', ['auction', 'price'], (1000,), 7)
     """
 
     nexmark: Nexmark
@@ -32,16 +32,19 @@ class Options:
     """Those that are wanted; all, if it is not said."""
     partitions: int = PARTITIONS
     """How many tasks share an epoch."""
-    rows: int | None = None
-    """Events of all kinds in every epoch, as fast as it can; if it is not said, what the rate says is due."""
+    rows: tuple[int, ...] | None = None
+    """Events of all kinds in every epoch, as fast as it can; if it is not said, what the rate says is due.
+
+    Of several numbers each is for one epoch, and the last for all that follow.
+    """
     events: int | None = None
     """After how many events of all kinds the stream ends."""
 
     def __post_init__(self) -> None:
         """Refuse what no source could follow."""
         schema_of(self.kind, self.columns)
-        for name, least in (("partitions", 1), ("rows", 1), ("events", 0)):
-            value = getattr(self, name)
+        limits = [("partitions", self.partitions, 1), ("events", self.events, 0)]
+        for name, value, least in [*limits, *(("rows", rows, 1) for rows in self.rows or ())]:
             if value is not None and value < least:
                 raise PlanError(f"{name} is {value}; choose {least} or more")
 
@@ -61,6 +64,20 @@ class Options:
         """What the rows are."""
         return schema_of(self.kind, self.columns)
 
+    def after(self, number: int) -> int:
+        """Where an epoch ends that begins with an event, if epochs go by rows.
+
+        >>> [Options(Nexmark(), rows=(10, 20)).after(number) for number in (0, 10, 15, 30)]
+        [10, 30, 30, 50]
+        """
+        assert self.rows is not None
+        end = self.first
+        for rows in self.rows:
+            end += rows
+            if end > number:
+                return end
+        return number + self.rows[-1]
+
     @property
     def first(self) -> int:
         """The number of the first event."""
@@ -77,6 +94,10 @@ def _whole(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise PlanError(f"{name} is '{text}'; choose a whole number") from None
+
+
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    return tuple(_whole(name, part) for part in text.split(","))
 
 
 def _number(name: str, text: str) -> float:
@@ -103,7 +124,7 @@ _OWN: dict[str, Callable[[str, str], Any]] = {
     "kind": lambda name, text: text.lower(),
     "columns": _list,
     "partitions": _whole,
-    "rows": _whole,
+    "rows": _sizes,
     "events": _whole,
 }
 

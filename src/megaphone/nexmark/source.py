@@ -104,8 +104,8 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         leave_quietly()
         if self._schedule_holds:
             return self._due(start, time.time_ns())
-        rows, last = self._options.rows, self._options.last
-        target = last if rows is None else self._within(start["event"] + rows)
+        options = self._options
+        target = options.last if options.rows is None else self._within(options.after(start["event"]))
         assert target is not None
         return start | {"event": max(start["event"], target)}
 

@@ -1,0 +1,246 @@
+"""NEXMark, each query three ways in one run: migrateable with 2^12 bins, native on the same workers, Spark's own.
+
+`saturation`: epochs grow until they take longer than the limit; the best rate before that counts. `latency`: open loop,
+at half the rate that the slowest of the three reached; from when an event was due to when its epoch was committed.
+Writes `out/bench-nexmark/summary.json`, after every query, so that an interrupted run goes on with `--resume`.
+"""
+
+import argparse
+import itertools
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+import megaphone
+from megaphone.harness.observe import Observer
+from megaphone.harness.quiet import errors_to
+from megaphone.nexmark.native import NATIVE
+from megaphone.nexmark.plain import CONF, PLAIN
+from megaphone.nexmark.queries import QUERIES, Query, Windows
+
+OUT = Path("out/bench-nexmark")
+WORKERS, BINS = 2, 1 << 12
+EPOCH_LIMIT_S = 2.0
+"""An event waits for the epoch before its own to end, and then for its own: latency is bounded by twice this."""
+FIRST_ROWS, EPOCHS_OF_A_SIZE, SIZES = 2_000, 3, 14
+STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "partitions": 2}
+"""A minute of NEXMark's time in a second: then Q5's and Q7's windows come and go in a short run, as in the paper."""
+RATE = 1_000_000
+"""Of the event times when the clock is not asked; about as fast as the fastest go, so windows have as many events."""
+WARM_UP_S, MEASURE_S = 8.0, 20.0
+LEAST_RATE = 500
+
+Build = Callable[[SparkSession, Query, dict[str, DataFrame], Windows], DataFrame]
+
+
+def migrateable(spark: SparkSession, query: Query, streams: dict[str, DataFrame], windows: Windows) -> DataFrame:
+    """Ours."""
+    return query.build(megaphone.Control(spark, workers=WORKERS, bins=BINS), streams, windows)
+
+
+def native(spark: SparkSession, query: Query, streams: dict[str, DataFrame], windows: Windows) -> DataFrame:
+    """On the same workers: no bins, no configuration, and no snapshots either."""
+    control = megaphone.Control(spark, workers=WORKERS, bins=WORKERS, snapshot_share=0)
+    return NATIVE[query.name](control, streams, windows)
+
+
+def plain(spark: SparkSession, query: Query, streams: dict[str, DataFrame], windows: Windows) -> DataFrame:
+    """Spark's own operators."""
+    return PLAIN[query.name](streams, windows)
+
+
+VERSIONS: dict[str, Build] = {"migrateable": migrateable, "native": native, "spark": plain}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Epochs of one size."""
+
+    events: int
+    epoch_s: float
+    events_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One Spark session for all versions: each begins with a JVM that is warm."""
+
+    spark: SparkSession
+    console: Console
+
+    @contextmanager
+    def query(self, name: str, version: str, **options: Any) -> Iterator[StreamingQuery]:
+        """A query of a version, running."""
+        query, folder = QUERIES[name], tempfile.mkdtemp(prefix="megaphone-bench-")
+        before = {key: self.spark.conf.get(key, None) for key in CONF}
+        for key, value in CONF.items() if version == "spark" else ():
+            self.spark.conf.set(key, value)
+        streams = query.read(self.spark.readStream, **STREAM, **options)
+        frame = VERSIONS[version](self.spark, query, streams, Windows())
+        running = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+        try:
+            yield running
+        finally:
+            running.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+            for key, text in before.items():
+                if text is None:
+                    self.spark.conf.unset(key)
+                else:
+                    self.spark.conf.set(key, text)
+
+    def saturation(self, name: str, version: str) -> list[Size]:
+        """Epochs of more and more events, until they take too long."""
+        rows = [FIRST_ROWS << size for size in range(SIZES) for _ in range(EPOCHS_OF_A_SIZE)]
+        with self.query(name, version, rate=RATE, rows=",".join(map(str, rows))) as query:
+            found: list[Size] = []
+            for events, epochs in itertools.groupby(_epochs(query), key=lambda epoch: epoch[0]):
+                took = [seconds for _, seconds in itertools.islice(epochs, EPOCHS_OF_A_SIZE)]
+                # The first of a size has new memory to get and, at the start, a JVM to warm.
+                median = statistics.median(took[1:] or took)
+                found.append(Size(events, median, events / median))
+                if median > EPOCH_LIMIT_S or events == rows[-1]:
+                    break
+        return found
+
+    def latency(self, name: str, version: str, rate: int) -> dict[str, float]:
+        """Milliseconds, at a rate, from when events were due."""
+        with self.query(name, version, rate=rate) as query:
+            observer = Observer(query, rate, preload=0, unit="event")
+            _watch(query, observer, lambda: observer.timeline is not None)
+            deadline = time.monotonic() + WARM_UP_S
+            _watch(query, observer, lambda: time.monotonic() > deadline)
+            begin, deadline = time.time_ns(), time.monotonic() + MEASURE_S
+            _watch(query, observer, lambda: time.monotonic() > deadline)
+            assert observer.timeline is not None
+            found = observer.timeline.between(begin, time.time_ns())
+        quantiles = {f"p{q}_ms": found.quantile(q / 100) / 1e6 for q in (25, 50, 75, 95, 99)}
+        return {**quantiles, "max_ms": found.max / 1e6, "events": len(found)}
+
+
+def _watch(query: StreamingQuery, observer: Observer, until: Callable[[], bool]) -> None:
+    while not until():
+        _check(query)
+        observer.look()
+        time.sleep(0.1)
+
+
+def _check(query: StreamingQuery) -> None:
+    if query.exception() is not None:
+        raise RuntimeError(query.exception())
+
+
+def _epochs(query: StreamingQuery) -> Iterator[tuple[int, float]]:
+    """How many events each epoch had, and how long it took; those without events are left out."""
+    seen = -1
+    while True:
+        _check(query)
+        for progress in query.recentProgress:
+            raw = json.loads(progress.json)
+            if raw["batchId"] <= seen:
+                continue
+            seen = raw["batchId"]
+            source = next(source for source in raw["sources"] if "event" in (source["endOffset"] or {}))
+            events = source["endOffset"]["event"] - (source["startOffset"] or {"event": 0})["event"]
+            if events:
+                yield events, raw["durationMs"]["triggerExecution"] / 1000
+        time.sleep(0.02)
+
+
+def best(sizes: Sequence[Size]) -> float:
+    """The best rate whose epochs keep to the limit; if none does, that of the shortest."""
+    kept = [size.events_per_s for size in sizes if size.epoch_s <= EPOCH_LIMIT_S]
+    return max(kept) if kept else min(sizes, key=lambda size: size.epoch_s).events_per_s
+
+
+def measure(bench: Bench, name: str) -> dict[str, Any]:
+    """One query, three ways."""
+    found: dict[str, Any] = {version: {} for version in VERSIONS}
+    for version in VERSIONS:
+        sizes = bench.saturation(name, version)
+        found[version] |= {"events_per_s": best(sizes), "sizes": [asdict(size) for size in sizes]}
+        bench.console.print(f"  {name} {version:<12} {best(sizes):>12,.0f} events/s")
+    rate = max(LEAST_RATE, int(min(found[version]["events_per_s"] for version in VERSIONS) / 2))
+    for version in VERSIONS:
+        latency = bench.latency(name, version, rate)
+        found[version]["latency"] = latency
+        told = ", ".join(f"{key.removesuffix('_ms')} {latency[key]:,.0f}" for key in ("p50_ms", "p99_ms", "max_ms"))
+        bench.console.print(f"  {name} {version:<12} at {rate:>9,} events/s: {told} ms")
+    return {"rate": rate, "stateful": QUERIES[name].stateful, **found, "ratios": ratios(found)}
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    """Of ours to the others: more events is better above 1, less latency below."""
+    ours = found["migrateable"]
+    return {
+        f"{what} to {other}": get(ours) / get(found[other])
+        for other in ("native", "spark")
+        for what, get in (
+            ("events", lambda figures: figures["events_per_s"]),
+            ("median latency", lambda figures: figures["latency"]["p50_ms"]),
+            ("maximum latency", lambda figures: figures["latency"]["max_ms"]),
+        )
+    }
+
+
+def show(console: Console, summary: dict[str, Any]) -> None:
+    """A table of all queries."""
+    table = Table(
+        title=f"events a second, epochs of at most {EPOCH_LIMIT_S:.0f} s; ratios of migrateable to the others"
+    )
+    heads = ("query", *VERSIONS, "to native", "to Spark", "median latency to native", "to Spark", "max to Spark")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "query" else "right")
+    for name, found in summary["queries"].items():
+        told = found["ratios"]
+        chosen = ("events to native", "events to spark", "median latency to native", "median latency to spark")
+        table.add_row(
+            name,
+            *(f"{found[version]['events_per_s']:,.0f}" for version in VERSIONS),
+            *(f"{told[key]:.2f}" for key in (*chosen, "maximum latency to spark")),
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """Measure the queries asked for, and write down what was found after each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("query", nargs="*", choices=[[], *QUERIES], help="q0 to q8; all, if none is named")
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run has found")
+    options = parser.parse_args()
+    console, path = Console(width=130), OUT / "summary.json"
+    OUT.mkdir(parents=True, exist_ok=True)
+    summary: dict[str, Any] = {"queries": {}}
+    if options.resume and path.exists():
+        summary = json.loads(path.read_text())
+    summary |= {"stream": STREAM, "workers": WORKERS, "bins": BINS, "epoch_limit_s": EPOCH_LIMIT_S}
+    builder = megaphone.tuned(SparkSession.builder.master("local[2]").appName("bench-nexmark"))
+    for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(key, "false")
+    with errors_to(OUT / "log.txt"):
+        spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+        try:
+            for name in options.query or QUERIES:
+                if not (options.resume and name in summary["queries"]):
+                    summary["queries"][name] = measure(Bench(spark, console), name)
+                    path.write_text(json.dumps(summary, indent=1) + "\n")
+        finally:
+            spark.stop()
+    show(console, summary)
+    console.print(f"summary: {path}")
+
+
+if __name__ == "__main__":
+    main()
