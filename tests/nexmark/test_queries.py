@@ -4,8 +4,9 @@ Each query runs here without Spark: the same `build`, on frames and operators of
 with real hosts. The right answer is DuckDB's, over the same events.
 """
 
+import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 import megaphone
 from megaphone.bins import BinId, Bins, WorkerId
+from megaphone.dataflow.folds import Later, States, VectorNotificator
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.native import NativeFold, NativeHost, host_for
@@ -32,7 +34,7 @@ from megaphone.errors import PlanError
 from megaphone.nexmark import Nexmark
 from megaphone.nexmark.events import SCHEMAS
 from megaphone.nexmark.native import NATIVE
-from megaphone.nexmark.queries import QUERIES, Windows
+from megaphone.nexmark.queries import QUERIES, Windows, q5
 from megaphone.nexmark.queries.bulk import locate, tally
 from megaphone.nexmark.queries.shelf import Shelf, find, has, put
 from megaphone.progress import BEGIN, CLOSED, Frontier, Time
@@ -295,10 +297,38 @@ def test_keys_are_found_wherever_they_lie(keys, wanted):
     distinct = list(dict.fromkeys(keys))
     places = locate(np.array(distinct), np.array(wanted))
     assert places.tolist() == [distinct.index(key) if key in distinct else -1 for key in wanted]
-    found, many, where = tally(np.array(keys))
+    found, many = tally(np.array(keys))
     assert found.tolist() == sorted(set(keys))
     assert many.tolist() == [keys.count(key) for key in found.tolist()]
-    assert [keys[place] for place in where] == found.tolist()
+    assert [keys[place] for place in locate(np.array(keys), found)] == found.tolist()
+
+
+BIDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=40)
+
+
+@given(st.lists(BIDS, min_size=1, max_size=4))
+def test_hottest_auction_is_said_of_every_window_whatever_is_left_out(epochs):
+    """Times in any order: who is not looked at closely must not have been the hottest."""
+    windows, states, said = Windows(slice=2, slices=3), States(Shelf), []
+    schema = pa.schema([("auction", pa.int64())])
+    bounds = np.full(2, BEGIN)
+    for bids in epochs:
+        if bids:
+            times, auctions = map(np.array, zip(*bids, strict=True))
+            bins = (auctions % 2).astype(np.uint32)
+            records = Records(bins, times, pa.record_batch([auctions], schema=schema))
+            notificator = VectorNotificator(bounds, Later(schema))
+            told = q5.count_ahead(windows, records, states, notificator)
+            said += zip(told["window_end"], told["auction"], told["bids"], strict=True)
+    counts = Counter((end, a) for t, a in itertools.chain(*epochs) for end in range(t // 2 * 2 + 2, t // 2 * 2 + 8, 2))
+    right = {}
+    for (end, auction), bids in counts.items():
+        right[end] = max(right.get(end, (0, 0)), (bids, -auction))
+    found = {}
+    for end, auction, bids in said:
+        assert bids <= counts[end, auction]
+        found[end] = max(found.get(end, (0, 0)), (bids, -auction))
+    assert found == right
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=60), max_size=8))

@@ -7,8 +7,9 @@ Neighbours: hosting.py calls `apply` with what is due.  Paper: the operator inte
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -55,11 +56,15 @@ class Fold(Protocol):
     def no_output(self) -> pa.RecordBatch:
         """An output without rows."""
 
+    @property
+    def ordered(self) -> bool:
+        """Must records come sorted?"""
+
     def new_state(self) -> Any:
         """The state of a blank bin."""
 
     def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
-        """Apply due records, sorted by bin and time; give output rows and, per input, the post-dated ones."""
+        """Apply due records, sorted by bin and time or not; give output rows and, per input, post-dated ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,11 @@ class _Base:
     name: str
     inputs: tuple[pa.Schema, ...]
     output: pa.Schema
+
+    @property
+    def ordered(self) -> bool:
+        """Records come sorted."""
+        return True
 
     @property
     def no_output(self) -> pa.RecordBatch:
@@ -257,6 +267,12 @@ class VectorFold(_Base):
 
     state: Callable[[], Any]
     fold: Callable[..., Any]
+    sort: bool = True
+
+    @property
+    def ordered(self) -> bool:
+        """As it was marked."""
+        return self.sort
 
     def new_state(self) -> Any:
         """What the user's factory makes."""
@@ -290,8 +306,20 @@ class VectorNotificator:
         self.later.extend(records)
 
 
-def vectorised(fold: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a fold as vectorised: `fold(records, states, notificator)`, sorted Arrow rows of many bins at once.
+AnyFold = Callable[..., Any]
+
+
+@overload
+def vectorised(fold: AnyFold, *, ordered: bool = ...) -> AnyFold: ...
+@overload
+def vectorised(*, ordered: bool) -> Callable[[AnyFold], AnyFold]: ...
+
+
+def vectorised(fold: AnyFold | None = None, *, ordered: bool = True) -> AnyFold | Callable[[AnyFold], AnyFold]:
+    """Mark a fold as vectorised: `fold(records, states, notificator)`, Arrow rows of many bins at once.
+
+    They are sorted by bin, and by time within a bin. A fold to which the order of what is due makes no difference can
+    do without, `@vectorised(ordered=False)`: to sort may cost more than to count.
 
     >>> @vectorised
     ... def total(records, states, notificator):
@@ -307,8 +335,16 @@ def vectorised(fold: Callable[..., Any]) -> Callable[..., Any]:
     >>> engine.epoch([(5,), (5,)]), engine.epoch([(5,)])
     ([Row(total=10)], [Row(total=15)])
     """
+    if fold is None:
+        return partial(vectorised, ordered=ordered)
     fold.__megaphone_vectorised__ = True  # type: ignore[attr-defined]
+    fold.__megaphone_ordered__ = ordered  # type: ignore[attr-defined]
     return fold
+
+
+def is_ordered(fold: AnyFold) -> bool:
+    """Must its records be sorted?"""
+    return getattr(fold, "__megaphone_ordered__", True)
 
 
 def is_vectorised(fold: Callable[..., Any]) -> bool:

@@ -128,12 +128,13 @@ class Host:
             yield len(records) - len(fresh[input])
 
     def _due(self, input: int, fresh: Records, bounds: Bounds) -> Records:
-        """The fresh and the pending records of one input that may be applied now, by bin and time."""
+        """The fresh and the pending records of one input that may be applied now, sorted if the fold asks for it."""
         ready = self.resident[fresh.bins] & (fresh.times < bounds[fresh.bins])
         parts = [*self._drained(input, bounds), fresh.where(ready)]
         if not ready.all():
             self._postpone(input, fresh.where(~ready))
-        return Records.concat(parts, fresh.data.schema).sorted()
+        due = Records.concat(parts, fresh.data.schema)
+        return due.sorted() if self.fold.ordered else due
 
     def _drained(self, input: int, bounds: Bounds) -> Iterable[Records]:
         if not self._pending:

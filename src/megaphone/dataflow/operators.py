@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from megaphone.dataflow.exchange import BIN, HASH, TIME
-from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_vectorised
+from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_ordered, is_vectorised
 from megaphone.dataflow.records import Times
 from megaphone.errors import PlanError
 from megaphone.progress import END
@@ -95,6 +95,7 @@ def bin_operator(
     name: str, inputs: Sequence[Input], fold: Callable[..., Any], output: pa.Schema, state: Callable[[], Any]
 ) -> OperatorSpec:
     """A unary or binary operator: `fold(time, data, ..., state, notificator, ...)`, or vectorised."""
-    depth = VectorFold if is_vectorised(fold) else BinFold
     schemas = tuple(input.schema for input in inputs)
-    return OperatorSpec(name, tuple(inputs), depth(name, schemas, output, state, fold))
+    if is_vectorised(fold):
+        return OperatorSpec(name, tuple(inputs), VectorFold(name, schemas, output, state, fold, is_ordered(fold)))
+    return OperatorSpec(name, tuple(inputs), BinFold(name, schemas, output, state, fold))

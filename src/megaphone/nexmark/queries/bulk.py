@@ -19,17 +19,19 @@ Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
+LITTLE = 1 << 16
+"""Places that a table may have in any case."""
+
 ROOM = 4
 """A table that is indexed by key may have so many places for each key that is looked up; else it is a search."""
 
 
 def bins_of(*inputs: Records) -> BinArray:
     """The bins that any records are of, in order."""
-    firsts = [records.bins[changes(records.bins)] for records in inputs]
-    if len(firsts) == 1:
-        return firsts[0]
-    every = np.sort(np.concatenate(firsts))
-    return every[changes(every)]
+    some = np.zeros(max(int(records.bins.max(initial=0)) for records in inputs) + 1, np.bool_)
+    for records in inputs:
+        some[records.bins] = True
+    return np.flatnonzero(some).astype(np.uint32)
 
 
 def cuts(owners: BinArray, bins: BinArray) -> list[slice]:
@@ -95,25 +97,35 @@ def _search(keys: Int64s, wanted: Int64s) -> Places:
     return np.where(keys[at] == wanted, at, -1)
 
 
-def tally(keys: Int64s) -> tuple[Int64s, Int64s, Places]:
-    """The distinct keys in order, how often each is there, and where it is once.
+def tally(keys: Int64s) -> tuple[Int64s, Int64s]:
+    """The distinct keys in order, and how often each is there.
 
     >>> [part.tolist() for part in tally(np.array([30, 10, 30]))]
-    [[10, 30], [1, 2], [1, 2]]
+    [[10, 30], [1, 2]]
     """
     first = keys.min()
-    width = int(keys.max() - first) + 1
-    if width > ROOM * len(keys):
-        order = keys.argsort(kind="stable")
-        starts = changes(keys[order])
-        lasts = np.append(starts[1:], len(keys)) - 1
-        return keys[order[starts]], lasts - starts + 1, order[lasts]
-    offsets = keys - first
-    counts = np.bincount(offsets)
-    where = np.empty(width, np.intp)
-    where[offsets] = np.arange(len(keys))
+    if int(keys.max() - first) > ROOM * len(keys):
+        keys = np.sort(keys)
+        starts = changes(keys)
+        return keys[starts], np.diff(starts, append=len(keys))
+    counts = np.bincount(keys - first)
     found = np.flatnonzero(counts)
-    return found + first, counts[found], where[found]
+    return found + first, counts[found]
+
+
+def highest(places: Int64s, values: Int64s, room: int) -> tuple[Places, Int64s]:
+    """The places that have values, all above zero and below `room`, and the highest value of each.
+
+    >>> [part.tolist() for part in highest(np.array([4, 2, 4]), np.array([10, 20, 30]), 5)]
+    [[2, 4], [20, 30]]
+    """
+    if room > ROOM * len(places) + LITTLE:
+        some, places = np.unique(places, return_inverse=True)
+        return some, highest(places, values, len(some))[1]
+    table: Int64s = np.zeros(room, np.int64)
+    np.maximum.at(table, places, values)
+    found = np.flatnonzero(table)
+    return found, table[found]
 
 
 def changes(*columns: Array) -> Places:

@@ -120,7 +120,7 @@ def closed_auctions(
         streams["auction"],
         "auction",
         "id",
-        megaphone.vectorised(partial(close, column)),
+        megaphone.vectorised(partial(close, column), ordered=False),
         f"auction long, {column} long, price long, expires timestamp",
         state=partial(np.empty, 0, OPEN),
         time="date_time",

@@ -28,7 +28,7 @@ OUTPUT = (
 )
 
 
-@megaphone.vectorised
+@megaphone.vectorised(ordered=False)
 def pass_on(events: Records, states: States, notificator: VectorNotificator) -> pa.RecordBatch:
     """The events as they are."""
     return events.data

@@ -18,7 +18,7 @@ Nowhere: a dollar is 0.89 euros, in whole numbers, rounded down."""
 OUTPUT = "auction long, bidder long, price long, date_time timestamp"
 
 
-@megaphone.vectorised
+@megaphone.vectorised(ordered=False)
 def convert(bids: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """Every bid with another price."""
     data = bids.data

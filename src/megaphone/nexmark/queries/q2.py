@@ -22,7 +22,7 @@ user would choose before.)"""
 OUTPUT = "auction long, price long"
 
 
-@megaphone.vectorised
+@megaphone.vectorised(ordered=False)
 def select(bids: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """The bids that are asked for."""
     chosen = pa.array(np.flatnonzero(bids.column("auction") % 123 == 0))

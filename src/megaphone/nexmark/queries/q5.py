@@ -4,13 +4,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 import megaphone
 from megaphone.bins import BinArray, BinId
 from megaphone.dataflow.folds import States, VectorNotificator
 from megaphone.dataflow.records import Records, argsort
 from megaphone.nexmark.queries import shelf
-from megaphone.nexmark.queries.bulk import Array, Int64s, bins_of, changes, cuts, table, tally
+from megaphone.nexmark.queries.bulk import Int64s, Places, bins_of, changes, cuts, highest, locate, tally
 from megaphone.nexmark.queries.query import Query, Streams, Windows
 from megaphone.nexmark.queries.shelf import Columns, Shelf
 
@@ -53,59 +54,96 @@ def count_ahead(windows: Windows, bids: Records, states: States, notificator: Ve
     past = notificator.bounds[bins].min() // windows.slice - windows.slices
     shelf.put(shelves, new, cuts(owners, bins), lambda counts: counts[1] > past)
     # The windows that change are those that end after an auction's first new slice.
-    since = slices[firsts]
-    since = np.concatenate((since[which], since.repeat(np.diff(firsts, append=len(auctions)))))
+    which = np.concatenate((which, np.arange(len(firsts)).repeat(np.diff(firsts, append=len(auctions)))))
     counts = shelf.join(old, new) if old else new
-    return _leaders(_steps(counts, since, windows.slices), windows.slice)
+    hot = _hot(counts, which, slices, slices[firsts], windows.slices)[which]
+    counts, since = tuple([column[hot] for column in counts]), slices[firsts][which[hot]]
+    ends, scores = _leaders(_steps(counts, since, windows.slices))
+    return {"window_end": ends * windows.slice, **_told(scores)}
 
 
 def _counts(bids: Records, windows: Windows) -> tuple[Columns, BinArray]:
     """Auction, slice, and how many of these bids it got in it, in this order, by bin; and the bins."""
     auctions, slices = bids.column("auction"), bids.times // windows.slice
     first, width = slices.min(), int(slices.max() - slices.min()) + 1
-    # In one number: auctions that are bid on at a time have like ids, so it stays small.
-    pairs, many, where = tally(auctions * width + (slices - first))
-    owners = bids.bins[where]
+    # In one number: that is quick to sort.
+    pairs, many = tally(auctions * width + (slices - first))
+    owners = bids.bins[locate(auctions, pairs // width)]
     order = argsort(owners)
     pairs, many = pairs[order], many[order]
     return (pairs // width, pairs % width + first, many), owners[order]
 
 
-def _steps(counts: Columns, since: Int64s, slices: int) -> Array:
+def _hot(counts: Columns, which: Places, new: Int64s, since: Int64s, slices: int) -> npt.NDArray[np.bool_]:
+    """Which auctions may lead at all; there are few, and only they are looked at closely.
+
+    Those that got the most bids in some slice do. What they have at each window's end, the others must at least have
+    in all to be as hot.
+    """
+    first, last = new.min(), new.max()
+    fresh = slice(len(which) - len(new), None)
+    _, best = highest(new - first, counts[2][fresh] * len(which) + which[fresh], int(last - first) + 1)
+    leads = np.zeros(len(since), np.bool_)
+    leads[best % len(which)] = True
+    rows = leads[which]
+    ends, scores = _leaders(_steps(tuple([column[rows] for column in counts]), since[which[rows]], slices))
+    # At the ends after these nothing was bid on, so nobody has less.
+    least = np.minimum.accumulate(scores // AUCTIONS)
+    total = np.bincount(which, counts[2])
+    until = np.zeros(len(since), np.int64)
+    until[which[fresh]] = new
+    place = np.minimum(ends.searchsorted(until + slices, "right"), len(ends)) - 1
+    hot: npt.NDArray[np.bool_] = leads | (total >= least[place])
+    return hot
+
+
+def _steps(counts: Columns, since: Int64s, slices: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """From which slice's end to which an auction has how many bids behind it; of ends after `since`."""
     auctions, ends, more = counts[0], counts[1] + 1, counts[2]
     ends, more = np.concatenate((ends, ends + slices)), np.concatenate((more, -more))
     auctions, since = np.tile(auctions, 2), np.tile(since, 2)
-    order = np.lexsort((ends, auctions))
+    order = (auctions * (int(ends.max() - ends.min()) + 1) + ends).argsort()
     ends, auctions, since, bids = ends[order], auctions[order], since[order], more[order].cumsum()
     # Each auction's sum ends at nothing, so the next one's begins there.
     lasts = np.append(changes(auctions, ends)[1:], len(ends)) - 1
-    steps = table(
-        start=np.maximum(ends[lasts], since[lasts] + 1),
-        stop=np.append(ends[lasts][1:], 0),
-        auction=auctions[lasts],
-        bids=bids[lasts],
-    )
-    return steps[(steps["bids"] > 0) & (steps["start"] < steps["stop"])]
+    ends, auctions, since, bids = ends[lasts], auctions[lasts], since[lasts], bids[lasts]
+    starts, stops = np.maximum(ends, since + 1), np.append(ends[1:], 0)
+    some = (bids > 0) & (starts < stops)
+    return starts[some], stops[some], auctions[some], bids[some]
 
 
-def _leaders(steps: Array, slice: int) -> dict[str, Any]:
-    """At the end of each slice the auction with the most bids."""
-    steps = steps[np.lexsort((steps["auction"], -steps["bids"], steps["stop"], steps["start"]))]
-    steps = steps[changes(steps["start"], steps["stop"])]
-    long = steps["stop"] - steps["start"]
-    every = steps.repeat(long)
-    ends = every["start"] + np.arange(len(every)) - (long.cumsum() - long).repeat(long)
-    return most(ends * slice, every["auction"], every["bids"])
+def _leaders(steps: tuple[Int64s, Int64s, Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """At the end of each slice the hottest score: first of those that last as long, then of all."""
+    starts, stops, auctions, bids = steps
+    first = starts.min()
+    starts, stops = starts - first, stops - first
+    width = int(stops.max()) + 1
+    found, scores = highest(starts * width + stops, _scores(auctions, bids), width * width)
+    starts, long = found // width, found % width - found // width
+    ends = starts.repeat(long) + np.arange(long.sum()) - (long.cumsum() - long).repeat(long)
+    ends, scores = highest(ends, scores.repeat(long), width)
+    return ends + first, scores
+
+
+AUCTIONS = 1 << 40
+"""More than there are: so that a number of bids and an auction make one number, larger if it is hotter."""
+
+
+def _scores(auctions: Int64s, bids: Int64s) -> Int64s:
+    return bids * AUCTIONS + (AUCTIONS - 1 - auctions)
+
+
+def _told(scores: Int64s) -> dict[str, Any]:
+    return {"auction": AUCTIONS - 1 - scores % AUCTIONS, "bids": scores // AUCTIONS}
 
 
 def most(ends: Int64s, auctions: Int64s, bids: Int64s) -> dict[str, Any]:
-    order = np.lexsort((auctions, -bids, ends))
-    firsts = order[changes(ends[order])]
-    return {"window_end": ends[firsts], "auction": auctions[firsts], "bids": bids[firsts]}
+    """Of each window the auction with the most bids, and of these the oldest."""
+    windows, which = np.unique(ends, return_inverse=True)
+    return {"window_end": windows, **_told(highest(which, _scores(auctions, bids), len(windows))[1])}
 
 
-@megaphone.vectorised
+@megaphone.vectorised(ordered=False)
 def hottest(said: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
     """All that was said of a window is here when time passes its end; it was kept by the notificator."""
     return most(said.times, said.column("auction"), said.column("bids"))
@@ -117,7 +155,7 @@ def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "
         control,
         streams["bid"],
         "auction",
-        megaphone.vectorised(partial(count_ahead, windows)),
+        megaphone.vectorised(partial(count_ahead, windows), ordered=False),
         OUTPUT,
         state=Shelf,
         time="date_time",

@@ -62,13 +62,13 @@ def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "
         control,
         streams["bid"],
         "auction",
-        megaphone.vectorised(partial(highest_at_hand, windows)),
+        megaphone.vectorised(partial(highest_at_hand, windows), ordered=False),
         OUTPUT,
         time="date_time",
         lateness=windows.lateness,
         name="q7_at_hand",
     )
-    last = megaphone.vectorised(partial(highest, windows))
+    last = megaphone.vectorised(partial(highest, windows), ordered=False)
     return megaphone.unary(control, found, "window_end", last, OUTPUT, time="window_end", name="q7")
 
 

@@ -14,10 +14,12 @@ from megaphone.dataflow.records import Records
 from megaphone.nexmark.queries import shelf
 from megaphone.nexmark.queries.bulk import (
     Int64s,
+    Places,
     alarms,
     arrived,
     bins_of,
     cuts,
+    locate,
     tally,
     texts,
 )
@@ -88,7 +90,7 @@ def _meet(persons: Records, auctions: Records, states: States, number: int) -> I
     bins = bins_of(persons, auctions)
     sides: list[Sides] = [states[BinId(bin)].setdefault(number, Sides()) for bin in bins.tolist()]
     known_persons, known_sellers = [side.persons for side in sides], [side.sellers for side in sides]
-    auctions = auctions.take(tally(auctions.column("seller"))[2]).sorted() if len(auctions) else auctions
+    auctions = auctions.take(_once(auctions.column("seller"))).sorted() if len(auctions) else auctions
     auctions = auctions.where(~shelf.has(known_sellers, auctions.column("seller"), cuts(auctions.bins, bins)))
     sellers, of_persons = auctions.column("seller"), cuts(persons.bins, bins)
     people = (persons.column("id"), texts(persons, "name"))
@@ -99,6 +101,11 @@ def _meet(persons: Records, auctions: Records, states: States, number: int) -> I
     sell = shelf.has(known_sellers, people[0], of_persons)
     yield tuple(column[sell] for column in people)
     shelf.put(known_persons, people, of_persons)
+
+
+def _once(keys: Int64s) -> Places:
+    """Where each key is once."""
+    return locate(keys, tally(keys)[0])
 
 
 def _wake(
