@@ -117,6 +117,11 @@ def test_decisions_cited_in_the_code_are_written():
     assert cited <= {page.name[:4] for page in PAGES}
 
 
+def test_lines_of_code_are_what_the_script_counts():
+    counted = subprocess.run([sys.executable, ROOT / "scripts" / "lines.py"], capture_output=True, text=True, check=True)
+    assert counted.stdout in (ROOT / "docs" / "nexmark.md").read_text()
+
+
 @cache
 def functions(path):
     """Names of the functions of a file, of methods as `Class.method`."""

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from megaphone.bins import WorkerId
 from megaphone.dataflow.folds import BinFold, KeyFold, States, VectorFold, is_vectorised, vectorised
+from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.operators import Input, bin_operator
 from megaphone.dataflow.records import Records
 from megaphone.errors import FoldError
-from megaphone.progress import END
+from megaphone.progress import END, Frontier, Time
 from megaphone.testing import make_records
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
@@ -129,6 +131,17 @@ def test_vectorised_fold_may_give_arrow_columns_in_any_order(result):
 def test_vectorised_is_a_mark():
     assert is_vectorised(add_all)
     assert not is_vectorised(add)
+
+
+@pytest.mark.parametrize(("ordered", "seen"), [(True, ["b", "a", "c"]), (False, ["c", "a", "b"])])
+def test_records_are_sorted_only_for_folds_that_ask_for_it(ordered, seen):
+    order = []
+    fold = vectorised(lambda records, *_: order.extend(records.column("key")), ordered=ordered)
+    host = Host(WorkerId(0), bin_operator("see", [Input(SCHEMA, ("key",), "n")], fold, OUTPUT, dict).fold, 2, [0, 1])
+    rows = pa.record_batch({"key": ["c", "a", "b"], "n": [7, 5, 6]}, SCHEMA)
+    host.receive(Records(np.array([1, 1, 0], np.uint32), np.array([7, 5, 6]), rows))
+    host.advance(Frontier(Time(10)))
+    assert order == seen
 
 
 def broken(*_):
