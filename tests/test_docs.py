@@ -118,7 +118,9 @@ def test_decisions_cited_in_the_code_are_written():
 
 
 def test_lines_of_code_are_what_the_script_counts():
-    counted = subprocess.run([sys.executable, ROOT / "scripts" / "lines.py"], capture_output=True, text=True, check=True)
+    counted = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "lines.py"], capture_output=True, text=True, check=True
+    )
     assert counted.stdout in (ROOT / "docs" / "nexmark.md").read_text()
 
 
