@@ -73,7 +73,8 @@ class Host:
         bounds = np.minimum(self._limits, frontier.bound)
         for records in fresh:
             self.touched[records.bins] = True
-        due = tuple(self._due(input, records, bounds) for input, records in enumerate(fresh))
+        drained = self._drain(bounds)
+        due = tuple(self._due(input, drained[input], records, bounds) for input, records in enumerate(fresh))
         applied = sum(map(len, due))
         self.frontier = frontier
         if not applied:
@@ -127,36 +128,42 @@ class Host:
             fresh[input] = records.where(in_time)
             yield len(records) - len(fresh[input])
 
-    def _due(self, input: int, fresh: Records, bounds: Bounds) -> Records:
-        """The fresh and the pending records of one input that may be applied now, sorted if the fold asks for it."""
+    def _due(self, input: int, drained: list[Records], fresh: Records, bounds: Bounds) -> Records:
+        """What of one input may be applied now: that had to wait, and is fresh; sorted if the fold asks for it."""
         ready = self.resident[fresh.bins] & (fresh.times < bounds[fresh.bins])
-        parts = [*self._drained(input, bounds), fresh.where(ready)]
+        parts = [*drained, fresh.where(ready)]
         if not ready.all():
             self._postpone(input, fresh.where(~ready))
         due = Records.concat(parts, fresh.data.schema)
         return due.sorted() if self.fold.ordered else due
 
-    def _drained(self, input: int, bounds: Bounds) -> Iterable[Records]:
+    def _drain(self, bounds: Bounds) -> tuple[list[Records], ...]:
+        """Of each input what has waited in some bin, and may be applied now."""
+        drained: tuple[list[Records], ...] = tuple([] for _ in self._inbox)
         if not self._pending:
-            return
-        for index in np.flatnonzero(self.resident & (self._next_due < bounds)):
-            bin = BinId(int(index))
-            records = self._pending[bin][input].drain(Time(int(bounds[bin])))
-            if records is not None:
-                yield records
-            self.touched[bin] = True
+            return drained
+        bins = np.flatnonzero(self.resident & (self._next_due < bounds))
+        self.touched[bins] = True
+        for bin, bound in zip(map(BinId, bins.tolist()), bounds[bins].tolist(), strict=True):
+            for queue, parts in zip(self._pending[bin], drained, strict=True):
+                records = queue.drain(bound)
+                if records is not None:
+                    parts.append(records)
             self._note(bin)
+        return drained
 
     def _postpone(self, input: int, records: Records) -> None:
         for bin, group in records.sorted().groups():
             self._push(input, bin, group)
 
     def _push(self, input: int, bin: BinId, records: Records) -> None:
-        queues = self._pending.setdefault(bin, tuple(Notificator() for _ in self._inbox))
+        queues = self._pending.get(bin)
+        if queues is None:
+            queues = self._pending[bin] = tuple(Notificator() for _ in self._inbox)
         queues[input].push(records)
         self._note(bin)
 
     def _note(self, bin: BinId) -> None:
-        self._next_due[bin] = min(queue.next_time for queue in self._pending[bin])
-        if self._next_due[bin] == END:
+        self._next_due[bin] = due = min([queue.next_time for queue in self._pending[bin]])
+        if due == END:
             del self._pending[bin]

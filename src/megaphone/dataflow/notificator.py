@@ -34,7 +34,7 @@ class Notificator:
     @property
     def next_time(self) -> Time:
         """The earliest pending time, END if nothing is pending."""
-        return Time(min((int(run.times[0]) for run in self._runs), default=END))
+        return Time(min([int(run.times[0]) for run in self._runs], default=END))
 
     def push(self, records: Records) -> None:
         """Let records wait, in any order."""
@@ -48,6 +48,8 @@ class Notificator:
 
     def drain(self, bound: Time) -> Records | None:
         """Take out what is due strictly before `bound`, in time order."""
+        if len(self._runs) == 1 and self._runs[0].times[-1] < bound:
+            return self._runs.pop()
         due, rest = [], []
         for run in self._runs:
             cut = int(np.searchsorted(run.times, bound, side="left"))
