@@ -26,6 +26,8 @@ from rich.table import Table
 import megaphone
 from megaphone.harness.observe import Observer
 from megaphone.harness.quiet import errors_to
+from megaphone.nexmark import Nexmark
+from megaphone.nexmark.memory import keep_memory
 from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.plain import CONF, PLAIN
 from megaphone.nexmark.queries import QUERIES, Query, Windows
@@ -159,6 +161,17 @@ def _epochs(query: StreamingQuery) -> Iterator[tuple[int, float]]:
         time.sleep(0.02)
 
 
+def generator_speed() -> float:
+    """Events a second that one process makes, all kinds and columns, without strings."""
+    keep_memory()
+    nexmark, events, rounds = Nexmark(), 1 << 16, 64
+    nexmark.records("event", 0, events)
+    begin = time.process_time()
+    for number in range(rounds):
+        nexmark.records("event", number * events, (number + 1) * events)
+    return rounds * events / (time.process_time() - begin)
+
+
 def best(sizes: Sequence[Size]) -> float:
     """The best rate whose epochs keep to the limit; if none does, that of the shortest."""
     kept = [size.events_per_s for size in sizes if size.epoch_s <= EPOCH_LIMIT_S]
@@ -225,6 +238,8 @@ def main() -> None:
     summary: dict[str, Any] = {"queries": {}}
     if options.resume and path.exists():
         summary = json.loads(path.read_text())
+    summary["generator_events_per_s"] = generator_speed()
+    console.print(f"generator: {summary['generator_events_per_s']:,.0f} events/s on one core")
     summary |= {"stream": STREAM, "workers": WORKERS, "bins": BINS, "epoch_limit_s": EPOCH_LIMIT_S}
     builder = megaphone.tuned(SparkSession.builder.master("local[2]").appName("bench-nexmark"))
     for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
