@@ -84,6 +84,12 @@ class Frame:
     def select(self, *columns):
         return self._all(f"SELECT {', '.join(columns)} FROM rows")
 
+    def mapInArrow(self, function, output):
+        schema = schema_of(output)
+        return replace(
+            self, epochs=[pa.Table.from_batches(function(iter(t.to_batches())), schema) for t in self.epochs]
+        )
+
     def promise(self, epoch, seen, lateness):
         """What may still come: the operator before knows, if there is one, else the largest time seen."""
         if self.frontiers:
@@ -270,7 +276,7 @@ def test_answers_come_as_soon_as_time_has_passed_them(name, column):
     assert sum(rows.num_rows for rows in so_far[:-1]) > 0
 
 
-@pytest.mark.parametrize("name", ["q4_closed", "q6_closed", "q7_at_hand", "q7", "q8"])
+@pytest.mark.parametrize("name", ["q4_closed", "q6_closed", "q7", "q8"])
 def test_nothing_is_kept_that_no_answer_needs_any_more(name):
     nexmark, control = STREAMS["slow"], Local(None)
     run(QUERIES[name[:2]], nexmark, windows_of(nexmark), control)
