@@ -74,14 +74,15 @@ def grounds(seed: int) -> list[Ground]:
     """The whole suite, in an order that the seed decides."""
     local = [
         *cases("kill worker", IN_WORKER),
-        *cases("kill two workers", ("installed", "logged")),
-        *cases("stop worker", ("pull-old", "pull-new", "applied", "logged")),
+        *cases("kill two workers", ("installed", "applied", "logged")),
+        *cases("stop worker", ("pull-old", "pull-new", "installed", "applied", "logged")),
         *cases("fail task", IN_TASK),
         *cases("slow sink", ("sink",)),
     ]
     drivers = [
-        *cases("kill driver", (*IN_DRIVER, "pull-old", "pull-new", "applied", "logged", "sink")),
-        *cases("kill driver", ("before-commit",)),
+        *cases("kill driver", (*IN_DRIVER, "sink", "before-commit")),
+        # Half a minute each: of what a driver's death means to workers, the smallest and the largest step will do.
+        *cases("kill driver", ("pull-old", "pull-new", "applied", "logged"), ("fluid", "all_at_once")),
         *cases("tear last files", ("after-feed", "after-plan"), (STEADY, "fluid", "all_at_once")),
     ]
     executors = [
