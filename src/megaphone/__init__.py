@@ -6,6 +6,7 @@ The map:
     dataflow/    data's way: operators, routing (F), exchange, hosting (S), notificator, state
     control/     control's way: controller, strategies, plan, stream, epochs
     durability/  what survives: log, snapshots, recovery; inspection and contents look inside
+    service/     a running query for those outside: status, HTTP, metrics, who runs on this machine
     engine/      local: one process, deterministic; spark: the real one
     harness/     open loop, latency, timeline, report
     cli          the command line
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from megaphone.dataflow.folds import States, vectorised
     from megaphone.dataflow.records import Records
     from megaphone.engine.local import LocalEngine
-    from megaphone.engine.spark.control import Control, Status
+    from megaphone.engine.spark.control import Control
     from megaphone.engine.spark.operators import Bits, binary, state_machine, unary
     from megaphone.engine.spark.reader import StateSource, read_state
     from megaphone.engine.spark.session import tuned
     from megaphone.errors import CheckpointError, FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
+    from megaphone.service.status import Status
 
 _HOMES = {
     "configuration": ("Assignment", "Move"),
@@ -37,10 +39,11 @@ _HOMES = {
     "dataflow.folds": ("States", "vectorised"),
     "dataflow.records": ("Records",),
     "engine.local": ("LocalEngine",),
-    "engine.spark.control": ("Control", "Status"),
+    "engine.spark.control": ("Control",),
     "engine.spark.operators": ("Bits", "binary", "state_machine", "unary"),
     "engine.spark.reader": ("StateSource", "read_state"),
     "engine.spark.session": ("tuned",),
+    "service.status": ("Status",),
     "errors": ("CheckpointError", "FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"),
 }
 

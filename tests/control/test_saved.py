@@ -5,6 +5,7 @@ original does.
 """
 
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control import controller as controllers
+from megaphone.control import meter
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import Epochs, Report, input_frontier
 from megaphone.control.plan import Plan, Step
@@ -115,10 +117,12 @@ def history(migration):
 @pytest.fixture(autouse=True)
 def clock_that_stands(monkeypatch):
     monkeypatch.setattr(controllers.time, "time", lambda: 1234.5)
+    # How large an adaptive step is, too, is told by a clock.
+    monkeypatch.setattr(meter, "time", SimpleNamespace(monotonic=lambda: 12.5))
 
 
 owners = st.lists(st.integers(0, WORKERS - 1), min_size=BINS, max_size=BINS)
-strategies = st.sampled_from(["all_at_once", "fluid", "batched", "optimized"])
+strategies = st.sampled_from(["adaptive", "all_at_once", "fluid", "batched", "optimized"])
 advance = st.integers(0, 9)
 epochs = st.tuples(st.just("epoch"), st.tuples(advance, advance), st.integers(0, 9))
 migrations = st.tuples(

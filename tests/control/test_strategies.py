@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megaphone.configuration import Assignment
-from megaphone.control.strategies import all_at_once, batched, fluid, make_plan, optimized
+from megaphone.control.strategies import adaptive, all_at_once, batched, fluid, make_plan, optimized
 from megaphone.control.targets import balanced, skewed
 from megaphone.errors import PlanError
 from megaphone.progress import Time
 from megaphone.testing import check_steps, check_strategy
 
-STRATEGIES = {"all_at_once": all_at_once, "fluid": fluid, "batched": batched(3), "optimized": optimized}
+STRATEGIES = {
+    "adaptive": adaptive,
+    "all_at_once": all_at_once,
+    "fluid": fluid,
+    "batched": batched(3),
+    "optimized": optimized,
+}
 
 
 def migrations(workers, bins):
@@ -99,7 +105,7 @@ def test_batches_of_none_are_refused(k):
 def test_unknown_strategy_is_refused_with_the_known_ones():
     with pytest.raises(PlanError) as caught:
         make_plan(Assignment([0]), Assignment([1]), "fluent")
-    assert str(caught.value) == "no strategy named 'fluent'; choose all_at_once, batched, fluid or optimized"
+    assert str(caught.value) == "no strategy named 'fluent'; choose adaptive, all_at_once, batched, fluid or optimized"
 
 
 def test_target_of_another_size_is_refused():

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +43,7 @@ def test_balanced_stays_where_it_is(current, workers):
 
 @given(assignments, st.integers(0, 6), st.integers(2, 9))
 def test_drained_worker_ends_empty_and_only_its_bins_move(current, worker, workers):
-    target = without(current, WorkerId(worker), workers)
+    target = without(current, {WorkerId(worker)}, workers)
     assert worker not in target.workers()
     assert {move.source for move in current.moves_to(target)} <= {worker}
     assert all(move.target < workers for move in current.moves_to(target))
@@ -51,9 +52,21 @@ def test_drained_worker_ends_empty_and_only_its_bins_move(current, worker, worke
 @given(st.integers(2, 9), st.integers(0, 8), st.integers(1, 60))
 def test_draining_an_even_assignment_leaves_it_even(workers, worker, bins):
     worker %= workers
-    counts = loads(without(Assignment.round_robin(bins, workers), WorkerId(worker), workers), workers)
+    counts = loads(without(Assignment.round_robin(bins, workers), {WorkerId(worker)}, workers), workers)
     counts.pop(worker)
     assert max(counts) - min(counts) <= 1
+
+
+@given(assignments, st.sets(st.integers(0, 6), max_size=6), st.lists(st.floats(0.1, 9), min_size=60, max_size=60))
+def test_drained_bins_go_where_the_least_load_is(current, leaving, weights):
+    weights = np.array(weights[: len(current)])
+    target = without(current, leaving, 7, weights)
+    assert not leaving & set(target.workers())
+    assert {move.source for move in current.moves_to(target)} <= leaving
+    by_worker = [weights[target.bins_of(WorkerId(worker))].sum() for worker in set(range(7)) - leaving]
+    arrived = [float(weights[move.bin]) for move in current.moves_to(target)]
+    before = [weights[current.bins_of(WorkerId(worker))].sum() for worker in set(range(7)) - leaving]
+    assert max(by_worker) <= max([*before, min(by_worker) + max(arrived, default=0)]) + 1e-9
 
 
 @pytest.mark.parametrize("workers", [2, 4, 16])
@@ -74,7 +87,7 @@ def test_skew_of_an_odd_number_of_workers_leaves_the_last_alone():
 def test_what_cannot_be_is_refused():
     with pytest.raises(PlanError, match="0 workers asked for; choose 1 or more"):
         balanced(Assignment([0, 0]), 0)
-    with pytest.raises(PlanError, match="worker 0 is the only one of 1: nobody can take its bins"):
-        without(Assignment([0, 0]), WorkerId(0), 1)
+    with pytest.raises(PlanError, match="without workers 0, 1 of 2 none is left to take their bins; add workers first"):
+        without(Assignment([0, 0]), {WorkerId(1), WorkerId(0)}, 2)
     with pytest.raises(PlanError, match="all bins are on worker 0; a skew takes two workers or more"):
         skewed(Assignment([0, 0]))

@@ -140,7 +140,7 @@ def test_drained_worker_can_be_filled_again(counting):
     counting.control.drain(0, "all_at_once").wait(120)
     assert 0 not in counting.owners
     counting.send(2)
-    counting.control.rebalance("all_at_once").wait(120)
+    counting.control.rebalance("all_at_once", by="bins").wait(120)
     assert max(Counter(counting.owners).values()) == -(-BINS // WORKERS)
     counting.check()
 
@@ -149,9 +149,45 @@ def test_dry_run_changes_nothing(counting):
     before = counting.owners
     plan = counting.control.plan(shifted(counting), "optimized", gap=2)
     assert (len(plan.moves), plan.gap) == (BINS, 2)
+    assert plan.estimate.steps == len(plan.steps)
+    assert plan.estimate.seconds > 0
+    drain, grown = counting.control.plan("drain", who=1), counting.control.plan("rescale", workers=5)
+    assert {move.source for move in drain.moves} == {1}
+    assert {move.target for move in grown.moves} == {3, 4}
     counting.send()
     assert counting.owners == before
     assert counting.status.migration is None
+
+
+def test_state_is_weighed_and_load_is_seen_where_it_is(counting, wait_until):
+    wait_until(lambda: counting.send() or counting.status.measured == 1.0, "sizes of all bins")
+    status = counting.status
+    assert sum(worker.state_bytes for worker in status.workers) == sum(status.state_bytes.values()) > 0
+    assert sum(worker.records_per_s for worker in status.workers) > 0
+    assert all(0 < worker.busy < 1 for worker in status.workers if worker.bins)
+    plan = counting.control.plan(shifted(counting), "all_at_once")
+    migration = counting.control.migrate(plan).wait(120)
+    # Nothing came in between: what was weighed is what travels.
+    assert migration.bytes_moved == pytest.approx(plan.estimate.bytes, rel=0.5)
+    counting.check()
+
+
+def test_rebalance_evens_the_load_and_then_leaves_it(counting):
+    counting.control.migrate([0] * BINS, "all_at_once").wait(120)
+    counting.send(3)
+    assert counting.status.imbalance == pytest.approx(WORKERS)
+    assert counting.control.rebalance().wait(120).bins_moved > 0
+    assert counting.status.imbalance < 1.5
+    counting.check()
+
+
+def test_adaptive_migration_takes_fewer_steps_than_bins(counting):
+    epoch = counting.status.epoch
+    migration = counting.control.migrate(shifted(counting), latency_target=60.0).wait(120)
+    assert (migration.phase, migration.bins_moved, migration.plan.strategy) == ("done", BINS, "adaptive")
+    # One bin, two, four and so on: not one epoch for each.
+    assert counting.status.epoch - epoch < BINS
+    counting.check()
 
 
 def moves(*triples) -> Plan:
@@ -177,7 +213,7 @@ REFUSED = {
     ),
     "no such strategy": (
         lambda c, own: c.migrate([0] * BINS, "fluent"),
-        "no strategy named 'fluent'; choose all_at_once, batched, fluid or optimized",
+        "no strategy named 'fluent'; choose adaptive, all_at_once, batched, fluid or optimized",
     ),
     "empty batches": (lambda c, own: c.migrate([0] * BINS, batch=0), "batches of 0 bins; choose 1 or more"),
     "gap below zero": (lambda c, own: c.rebalance(gap=-1), "a gap of -1 epochs; choose 0 or more"),
@@ -189,6 +225,22 @@ REFUSED = {
     "no worker": (lambda c, own: c.rescale(0), "0 workers asked for; choose 1 or more"),
     "rescale by no strategy": (lambda c, own: c.rescale(5, "fluent"), "no strategy named 'fluent'"),
     "drain of nobody": (lambda c, own: c.drain(3), "worker 3 of 3; choose 0 to 2"),
+    "drain of a host that is none": (
+        lambda c, own: c.drain("nowhere"),
+        "no worker on host 'nowhere'; choose a worker's number, or a host: .",
+    ),
+    "drain of all workers": (
+        lambda c, own: c.drain(c.status()[0].workers[0].host),
+        "without workers 0, 1, 2 of 3 none is left to take their bins; add workers first",
+    ),
+    "balance by nothing": (lambda c, own: c.rebalance(by="luck"), "balance by 'luck'; choose load or bins"),
+    "target for a strategy of fixed steps": (
+        lambda c, own: c.migrate([0] * BINS, "fluid", latency_target=1),
+        "a latency target for strategy 'fluid'; choose adaptive, or leave the target out",
+    ),
+    "no latency at all": (lambda c, own: c.rebalance(latency_target=0), "a latency target of 0 s; choose more than 0"),
+    "plan of nothing": (lambda c, own: c.plan("move"), "no plan for 'move'; choose drain, rebalance or rescale"),
+    "plan of a rescale to nothing": (lambda c, own: c.plan("rescale"), "a rescale to how many workers"),
     "nothing to pause": (lambda c, own: c.pause(), "no migration is under way"),
 }
 

@@ -8,9 +8,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Event
 from typing import Literal
 
+from megaphone.bins import BinId
 from megaphone.configuration import Assignment
 from megaphone.control.plan import Plan, Step
 from megaphone.errors import PlanError
@@ -32,6 +34,8 @@ class Migration:
     issued: int = 0
     completed: int = 0
     bytes_moved: int = 0
+    stride: int = 1
+    """With a latency target, how many of the plan's steps the next one is made of."""
     asked_s: float = field(default_factory=time.time)
     began_s: float | None = None
     ended_s: float | None = None
@@ -59,8 +63,8 @@ class Migration:
         self._ended.set()
 
     def __str__(self) -> str:
-        steps = f"{self.completed} of {len(self.plan.steps)} steps"
-        return f"{self.plan.strategy} {self.phase}: {steps}, {self.bins_moved} of {len(self.plan.moves)} bins"
+        steps = f"{self.completed} of {len(self.plan.steps)} steps, " if self.plan.latency_target is None else ""
+        return f"{self.plan.strategy} {self.phase}: {steps}{self.bins_moved} of {len(self.plan.moves)} bins"
 
 
 class Controller:
@@ -132,27 +136,29 @@ class Controller:
 
     def ready(self, now: Time) -> bool:
         """Would `next_step` issue one if asked at `now`, gap aside?"""
-        step = self._peek()
-        return step is not None and not self._in_flight and (step.time is None or step.time <= now)
+        steps = self._next()
+        return bool(steps) and not self._in_flight and (steps[0].time is None or steps[0].time <= now)
 
     def next_step(self, epoch: Time, now: Time) -> Step | None:
         """The step to issue in this epoch, if its turn has come; a timed one is issued as early as it may be."""
-        step = self._peek()
-        if step is None or self._in_flight or (self.resume_at is not None and epoch < self.resume_at):
+        steps = self._next()
+        if not steps or self._in_flight or (self.resume_at is not None and epoch < self.resume_at):
             return None
         migration = self._queue[0]
         if migration.began_s is None:
             migration.phase, migration.began_s = "running", time.time()
-        migration.issued += 1
+        migration.issued += len(steps)
         self._in_flight = True
-        return step if step.time is None or step.time >= now else Step(step.moves)
+        time_of_first = steps[0].time
+        at = time_of_first if time_of_first is not None and time_of_first >= now else None
+        return Step(tuple(move for step in steps for move in step.moves), at)
 
     def step_completed(self, epoch: Time, bytes_moved: int = 0) -> None:
         """The step in flight has happened on every operator, and its epoch is committed."""
         migration = self._queue[0]
         self._in_flight = False
         self.resume_at = Time(epoch + migration.plan.gap)
-        migration.completed += 1
+        migration.completed = migration.issued
         migration.bytes_moved += bytes_moved
         if migration.phase == "cancelled" or migration.completed == len(migration.plan.steps):
             self._finish("cancelled" if migration.phase == "cancelled" else "done")
@@ -180,11 +186,26 @@ class Controller:
             self._finish("cancelled")
         return migration
 
-    def _peek(self) -> Step | None:
+    @property
+    def left(self) -> tuple[Step, ...]:
+        """What the migration under way has still to issue."""
+        return () if self.current is None else tuple(self._left(self.current))
+
+    def _next(self) -> list[Step]:
+        """The steps of the plan that would be issued together."""
         migration = self.current
         if migration is None or migration.phase in ("paused", "cancelled"):
-            return None
-        return next(self._left(migration), None)
+            return []
+        together: list[Step] = []
+        bins: set[BinId] = set()
+        for step in islice(self._left(migration), migration.stride):
+            moving = {move.bin for move in step.moves}
+            # A step has one time, and a bin moves once in it.
+            if together and (step.time is not None or bins & moving):
+                break
+            together.append(step)
+            bins |= moving
+        return together
 
     def _left(self, migration: Migration) -> Iterator[Step]:
         yield from migration.plan.steps[migration.issued :]

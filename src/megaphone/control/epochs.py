@@ -13,6 +13,9 @@ from typing import Literal
 from megaphone.bins import BinId, WorkerId
 from megaphone.configuration import Assignment, Configuration, Move, Update
 from megaphone.control.controller import Controller, Migration
+from megaphone.control.load import NOTHING, Tally
+from megaphone.control.meter import Meter
+from megaphone.control.pacing import stride
 from megaphone.control.plan import Plan, Step
 from megaphone.control.stream import Pending, Reconfiguration
 from megaphone.errors import PlanError, ProtocolError
@@ -77,6 +80,12 @@ class Report:
     """The first epoch whose input this worker's bins still need, should they have to be recovered."""
     recoveries: tuple[Recovery, ...] = ()
     """Since its last report."""
+    pull_ns: int = 0
+    """How long the bins were on their way that arrived."""
+    by_bin: Tally = NOTHING
+    """Records applied to each bin."""
+    sizes: Tally = NOTHING
+    """Bytes of each bin whose size this worker has learnt since its last report."""
 
 
 @dataclass(slots=True)
@@ -123,6 +132,7 @@ class Epochs:
         self.closed = False
         self.bytes_moved = 0
         self.recoveries: deque[Recovery] = deque(maxlen=RECOVERIES)
+        self.meter = Meter(operators, len(initial))
 
     @property
     def now(self) -> Time:
@@ -143,6 +153,7 @@ class Epochs:
             if self.epoch >= 0 and epoch != self.epoch + 1:
                 raise ProtocolError(f"epoch {epoch} asked for after epoch {self.epoch}; expected {self.epoch + 1}")
             self._committed(epoch)
+            self.meter.epoch_opens()
             self.epoch = epoch
             # Inputs that have ended stay so: a frontier never goes back.
             self.closed |= closing
@@ -163,15 +174,44 @@ class Epochs:
         if not state.frontier.closed:
             state.open_frontier = state.frontier
         state.seen = list(seen)
+        before = self.silent
         for report in reports:
             if report.worker not in state.reported:
                 state.reported.add(report.worker)
+                self.meter.hear(
+                    operator,
+                    report.worker,
+                    report.by_bin,
+                    report.sizes,
+                    report.busy_ns,
+                    report.bytes_in,
+                    report.pull_ns,
+                )
                 state.output[report.worker] = report.frontier
                 state.late += report.late
                 state.applied += report.applied
                 self.bytes_moved += report.bytes_in
                 state.kept_from[report.worker] = report.kept_from
                 self.recoveries.extend(report.recoveries)
+        if before and not self.silent:
+            self._all_have_reported()
+
+    def _all_have_reported(self) -> None:
+        took = self.meter.all_have_reported(self._moving)
+        migration = self.controller.current
+        if self._complete and migration is not None and migration.plan.latency_target is not None:
+            done = migration.plan.steps[migration.completed : migration.issued]
+            migration.stride = stride(
+                self.meter.weights(move for step in self.controller.left for move in step.moves),
+                sum(self.meter.weights(move for step in done for move in step.moves)),
+                took,
+                self.meter.steady_s,
+                migration.plan.latency_target,
+            )
+
+    @property
+    def _moving(self) -> bool:
+        return any(operator.moves for operator in self._plans[self.epoch].operators.values())
 
     @property
     def silent(self) -> set[WorkerId]:

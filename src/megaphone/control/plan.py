@@ -6,7 +6,7 @@ it can be checked, printed, saved and read back.  Neighbours: strategies.py make
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,31 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """What following a plan would come to.
+
+    >>> print(Estimate(steps=4, bytes=12_345_678, seconds=1.25, measured=1.0))
+    about 12.3 MB in 4 steps and 1.2 s
+    >>> print(Estimate(steps=4, bytes=0, seconds=0.8, measured=0.0))
+    an unknown number of bytes in 4 steps and 0.8 s
+    """
+
+    steps: int
+    bytes: int
+    seconds: float
+    measured: float
+    """The part of the bins whose size was measured; the others are assumed to be as large as those."""
+
+    def __str__(self) -> str:
+        size = f"about {self.bytes / 1e6:.1f} MB" if self.measured else "an unknown number of bytes"
+        return f"{size} in {self.steps} steps and {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps over a number of bins, with `gap` epochs between one step and the next.
+
+    With a latency target, in seconds, as many steps at a time are issued together as epochs stay within it.
 
     >>> plan = Plan(bins=4, steps=(Step((Move(BinId(1), WorkerId(0), WorkerId(1)),)),))
     >>> Plan.from_json(plan.to_json()) == plan
@@ -50,6 +73,9 @@ class Plan:
     steps: tuple[Step, ...]
     gap: int = 0
     strategy: str = "by hand"
+    latency_target: float | None = None
+    estimate: Estimate | None = field(default=None, compare=False)
+    """From a dry run; not saved."""
 
     @property
     def moves(self) -> tuple[Move, ...]:
@@ -60,6 +86,8 @@ class Plan:
         """Refuse what cannot be followed from `current`; return where the plan ends."""
         if self.gap < 0:
             raise PlanError(f"a gap of {self.gap} epochs; choose 0 or more")
+        if self.latency_target is not None and not 0 < self.latency_target < float("inf"):
+            raise PlanError(f"a latency target of {self.latency_target} s; choose more than 0")
         if self.bins != len(current):
             raise PlanError(f"plan is for {self.bins} bins, the operators have {len(current)}")
         last = BEGIN
@@ -77,7 +105,8 @@ class Plan:
             for step in self.steps
         ]
         head = {"megaphone_plan": FORMAT, "bins": self.bins, "gap": self.gap, "strategy": self.strategy}
-        return json.dumps({**head, "steps": steps})
+        target = {} if self.latency_target is None else {"latency_target": self.latency_target}
+        return json.dumps({**head, **target, "steps": steps})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
@@ -90,7 +119,14 @@ class Plan:
             raise PlanError(f'not a plan of format {FORMAT}: no "megaphone_plan": {FORMAT} in it')
         try:
             steps = tuple(_read_step(step) for step in raw["steps"])
-            return cls(int(raw["bins"]), steps, int(raw.get("gap", 0)), str(raw.get("strategy", "by hand")))
+            target = raw.get("latency_target")
+            return cls(
+                int(raw["bins"]),
+                steps,
+                int(raw.get("gap", 0)),
+                str(raw.get("strategy", "by hand")),
+                None if target is None else float(target),
+            )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(f"malformed plan: {type(error).__name__} {error}") from None
 
@@ -107,8 +143,13 @@ class Plan:
             raise PlanError(f"not a plan: {error}") from None
 
     def __str__(self) -> str:
-        head = f"{self.strategy}: {len(self.moves)} bins in {len(self.steps)} steps"
+        head = f"{self.strategy}: {len(self.moves)} bins"
+        if self.latency_target is None:
+            head += f" in {len(self.steps)} steps"
+        else:
+            head += f", epochs within {self.latency_target:g} s"
         head += f", {self.gap} epochs apart" if self.gap else ""
+        head += f"; {self.estimate}" if self.estimate else ""
         return "\n".join([head, *(f"  step {number}: {step}" for number, step in enumerate(self.steps))])
 
 

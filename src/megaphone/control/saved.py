@@ -33,6 +33,7 @@ class SavedMigration:
     asked_s: float
     began_s: float | None
     ended_s: float | None
+    stride: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ def _save_migration(migration: Migration) -> SavedMigration:
         migration.asked_s,
         migration.began_s,
         migration.ended_s,
+        migration.stride,
     )
 
 
@@ -146,6 +148,7 @@ def _restore_migration(saved: SavedMigration, plan: Plan) -> Migration:
         saved.issued,
         saved.completed,
         saved.bytes_moved,
+        saved.stride,
         saved.asked_s,
         saved.began_s,
     )

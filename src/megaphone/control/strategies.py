@@ -12,6 +12,7 @@ from itertools import islice, product
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment, Move
+from megaphone.control.pacing import TARGET_S
 from megaphone.control.plan import Plan, Step
 from megaphone.errors import PlanError
 from megaphone.progress import Time
@@ -76,7 +77,19 @@ def optimized(current: Assignment, target: Assignment) -> Iterator[Step]:
         yield Step(tuple(sorted(moves, key=lambda move: move.bin)))
 
 
+def adaptive(current: Assignment, target: Assignment) -> Iterator[Step]:
+    """One bin at a time, neighbours from and to different workers; how many go together is decided on the way.
+
+    >>> [str(step) for step in adaptive(Assignment([0, 0, 1]), Assignment([1, 1, 0]))]
+    ['0:0>1', '2:1>0', '1:0>1']
+    """
+    for step in optimized(current, target):
+        for move in step.moves:
+            yield Step((move,))
+
+
 STRATEGIES: dict[str, Callable[[int], Strategy]] = {
+    "adaptive": lambda batch: adaptive,
     "all_at_once": lambda batch: all_at_once,
     "batched": batched,
     "fluid": lambda batch: fluid,
@@ -87,13 +100,16 @@ STRATEGIES: dict[str, Callable[[int], Strategy]] = {
 def make_plan(
     current: Assignment,
     target: Assignment,
-    strategy: str | Strategy = "batched",
+    strategy: str | Strategy | None = None,
     *,
     batch: int = BATCH,
     gap: int = 0,
     at: Time | None = None,
+    latency_target: float | None = None,
 ) -> Plan:
     """The plan from `current` to `target` by a strategy or its name; the first step at time `at`, or at once.
+
+    Without a strategy it is `batched`, or with a latency target, in seconds, `adaptive`.
 
     >>> print(make_plan(Assignment([0, 0, 0, 0]), Assignment([1, 1, 1, 0]), batch=2, gap=1))
     batched: 3 bins in 2 steps, 1 epochs apart
@@ -102,11 +118,21 @@ def make_plan(
     """
     if len(current) != len(target):
         raise PlanError(f"target is for {len(target)} bins, the operators have {len(current)}")
+    if strategy is None:
+        strategy = "batched" if latency_target is None else "adaptive"
     chosen = _named(strategy, batch) if isinstance(strategy, str) else strategy
+    if chosen is adaptive and latency_target is None:
+        latency_target = TARGET_S
+    if chosen is not adaptive and latency_target is not None:
+        raise PlanError(f"a latency target for strategy '{_name(chosen)}'; choose adaptive, or leave the target out")
     steps = list(chosen(current, target))
     if steps and at is not None:
         steps[0] = replace(steps[0], time=at)
-    return Plan(len(current), tuple(steps), gap, getattr(chosen, "__name__", type(chosen).__name__))
+    return Plan(len(current), tuple(steps), gap, _name(chosen), latency_target)
+
+
+def _name(strategy: Strategy) -> str:
+    return getattr(strategy, "__name__", type(strategy).__name__)
 
 
 def _named(name: str, batch: int) -> Strategy:

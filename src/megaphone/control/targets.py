@@ -4,8 +4,12 @@ Each gives every bin one owner, moves no bin that need not move, and gives the s
 Neighbours: strategies.py finds the steps.  Paper: the evaluation's migrations; the rest is ours.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heapify, heapreplace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
@@ -13,6 +17,9 @@ from megaphone.errors import PlanError
 
 Owner = tuple[int, int]
 """A bin and its new worker."""
+
+Weights = npt.NDArray[Any]
+"""A number for each bin."""
 
 
 def balanced(current: Assignment, workers: int) -> Assignment:
@@ -29,16 +36,24 @@ def balanced(current: Assignment, workers: int) -> Assignment:
     return current.after(zip(_surplus(current, shares), _wanting(current, shares), strict=True))
 
 
-def without(current: Assignment, worker: WorkerId, workers: int) -> Assignment:
-    """The bins of `worker` on the others of 0 to workers-1, each where the fewest are by then.
+def without(
+    current: Assignment, leaving: Collection[WorkerId], workers: int, weights: Weights | None = None
+) -> Assignment:
+    """The bins of some workers on the others of 0 to workers-1, the heaviest first, each where the least is by then.
 
-    >>> without(Assignment([0, 1, 2, 0]), WorkerId(0), workers=3)
+    Without weights, all bins weigh the same.
+
+    >>> without(Assignment([0, 1, 2, 0]), [WorkerId(0)], workers=3)
     Assignment([1, 1, 2, 2])
     """
-    others = [other for other in range(workers) if other != worker]
+    others = [WorkerId(other) for other in range(workers) if other not in leaving]
     if not others:
-        raise PlanError(f"worker {worker} is the only one of {workers}: nobody can take its bins")
-    return current.after(_onto_least(current, current.bins_of(worker).tolist(), others))
+        names = ", ".join(map(str, sorted(leaving)))
+        raise PlanError(f"without workers {names} of {workers} none is left to take their bins; add workers first")
+    weights = np.ones(len(current)) if weights is None else weights
+    bins = np.flatnonzero(np.isin(current.owners, list(leaving)))
+    heaviest_first = bins[np.argsort(-weights[bins], kind="stable")]
+    return current.after(_onto_least(current, heaviest_first.tolist(), others, weights))
 
 
 def skewed(current: Assignment) -> Assignment:
@@ -81,11 +96,13 @@ def _wanting(current: Assignment, shares: dict[WorkerId, int]) -> list[WorkerId]
     return [worker for _, worker in sorted((turn, worker) for worker, lack in lacks for turn in range(lack))]
 
 
-def _onto_least(current: Assignment, bins: Iterable[int], workers: Iterable[int]) -> Iterator[Owner]:
-    """Each bin in turn to the worker that has the fewest by then, the lowest number first."""
-    loads = [(len(current.bins_of(WorkerId(worker))), worker) for worker in workers]
+def _onto_least(
+    current: Assignment, bins: Iterable[int], workers: Iterable[WorkerId], weights: Weights
+) -> Iterator[Owner]:
+    """Each bin in turn to the worker that has the least by then, the lowest number first."""
+    loads = [(float(weights[current.bins_of(worker)].sum()), worker) for worker in workers]
     heapify(loads)
     for bin in bins:
         load, worker = loads[0]
-        heapreplace(loads, (load + 1, worker))
+        heapreplace(loads, (load + float(weights[bin]), worker))
         yield bin, worker

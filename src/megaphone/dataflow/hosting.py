@@ -47,6 +47,8 @@ class Host:
         self._inbox: tuple[list[Records], ...] = tuple([] for _ in fold.inputs)
         self.touched: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
         """Bins that records came for or were applied to, until somebody wipes the marks away."""
+        self.applied: npt.NDArray[np.int64] = np.zeros(bins, np.int64)
+        """Records applied to each bin, until somebody wipes the counts away."""
 
     @property
     def output_frontier(self) -> Frontier:
@@ -77,6 +79,8 @@ class Host:
         due = tuple(self._due(input, drained[input], records, bounds) for input, records in enumerate(fresh))
         applied = sum(map(len, due))
         self.frontier = frontier
+        for records in due:
+            self._count(records)
         if not applied:
             return Outcome(self.fold.no_output, 0, late)
         output, later = self.fold.apply(due, self.states, bounds, self.worker)
@@ -115,6 +119,11 @@ class Host:
         """A bin as it is, to be kept; it stays, and shares its memory with the copy."""
         pending = self._pending.get(bin, ())
         return Parcel(bin, self.states.get(bin), tuple(queue.pending() for queue in pending))
+
+    def _count(self, due: Records) -> None:
+        # They are sorted by bin: finding where each bin begins is much cheaper than looking at every record.
+        if len(due):
+            self.applied += np.diff(np.searchsorted(due.bins, np.arange(len(self.applied) + 1, dtype=np.uint32)))
 
     def _fresh(self, input: int) -> Records:
         arrived, schema = self._inbox[input], self.fold.inputs[input]

@@ -49,6 +49,8 @@ class Snapshots:
         """Spend at most about `share` of the time on it; 0 takes none."""
         self.share = share
         self.bytes_written = 0
+        self.copied: list[tuple[int, int]] = []
+        """Bins of the last round, and their bytes."""
         self._store = store
         self._operator = operator
         self._ledger = ledger
@@ -71,6 +73,7 @@ class Snapshots:
     def copy(self, host: Host, epoch: int, held: npt.NDArray[np.bool_], staying: AbstractContextManager[Any]) -> None:
         """Copy the stalest bins; nothing may be applied meanwhile, and within `staying` none leaves."""
         interval, self._last_s = time.monotonic() - self._last_s, time.monotonic()
+        self.copied = []
         if self.share <= 0 or (self._writing is not None and not self._writing.done()):
             return
         copies = Copies(epoch)
@@ -90,6 +93,7 @@ class Snapshots:
             copies.bins.append(packed)
             left -= time.monotonic() - begin + sum(copies.bins[-1].sizes) / self._rate
         self._copies = copies if copies.bins else None
+        self.copied = [(int(packed.bin), sum(packed.sizes)) for packed in copies.bins]
 
     def _pack(self, parcel: Parcel) -> Packed | None:
         """A bin as bytes that the fold cannot change any more; none if its state cannot be pickled, which is told once.

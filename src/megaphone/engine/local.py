@@ -11,6 +11,7 @@ from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration, Move
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import Clock, EpochPlan, Epochs, Report, input_frontier
+from megaphone.control.load import Tally
 from megaphone.control.plan import Plan
 from megaphone.dataflow.exchange import decode, encode
 from megaphone.dataflow.hashing import hash_columns
@@ -86,11 +87,13 @@ class LocalEngine:
         reports = []
         for worker, host in self.hosts.items():
             host.unhold()
+            host.applied[:] = 0
             for bin, time in mine.holds:
                 host.hold(bin, time)
             outcome = host.advance(frontier)
             output += columns_to_rows(outcome.output)
-            reports.append(Report(worker, host.output_frontier.bound, outcome.applied, outcome.late))
+            by_bin = Tally.of_all(host.applied)
+            reports.append(Report(worker, host.output_frontier.bound, outcome.applied, outcome.late, by_bin=by_bin))
         self.epochs.report(self.spec.name, plan.epoch, reports, seen, frontier.bound)
         return output
 

@@ -7,59 +7,32 @@ Neighbours: operators.py ties operators to it, run.py carries its orders out.
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from megaphone.bins import Bins, WorkerId
+from megaphone.bins import Bins
 from megaphone.configuration import Assignment
-from megaphone.control import targets
 from megaphone.control.controller import Migration
-from megaphone.control.epochs import Recovery
+from megaphone.control.forecast import forecast
 from megaphone.control.plan import Plan, step_to
 from megaphone.control.strategies import make_plan
+from megaphone.engine.spark import goals
 from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
+from megaphone.engine.spark.goals import By, Goal
 from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
 from megaphone.progress import Time
+from megaphone.service.status import Status, WorkerStatus
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """One worker: where it is and what it owns."""
-
-    worker: WorkerId
-    host: str
-    pid: int
-    executor_pid: int | None
-    bins: int
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A running query as its control sees it."""
-
-    query: str
-    epoch: int
-    frontiers: Mapping[str, str]
-    """Output frontier of each operator."""
-    late: Mapping[str, int]
-    """Records of each operator that came behind the frontier, and were not applied."""
-    applied: Mapping[str, int]
-    assignment: Assignment
-    workers: tuple[WorkerStatus, ...]
-    migration: Migration | None
-    recoveries: tuple[Recovery, ...] = ()
-    """Bins taken from the checkpoint since the query was started, worker by worker."""
+Verb = Literal["rescale", "rebalance", "drain"]
 
 
 class Control:
@@ -113,50 +86,51 @@ class Control:
 
     def plan(
         self,
-        target: Assignment | Iterable[int] | Mapping[int, int],
-        strategy: str = "batched",
+        wish: "Assignment | Iterable[int] | Mapping[int, int] | Verb",
+        strategy: str | None = None,
         *,
-        batch: int | None = None,
-        gap: int = 0,
-        at: int | None = None,
+        workers: int | None = None,
+        who: int | str | None = None,
+        by: By = "load",
+        **pace: Any,
     ) -> Plan:
-        """The plan that would bring the bins to `target`: a dry run."""
-        return self._plan(self._run(), target, strategy, batch=batch, gap=gap, at=at)
+        """The plan that would be followed, and what it would cost: a dry run.
+
+        `wish` is a target as for `migrate`, or the name of a verb: "rescale" with `workers`, "drain" with `who`,
+        "rebalance".
+        """
+        run = self._run()
+        with run.lock:
+            goal = _goal(run, wish, workers, who, by)
+            return forecast(self._plan(run, goal, strategy, **pace), run.epochs.meter)
 
     def migrate(
         self,
         target: "Plan | Assignment | Iterable[int] | Mapping[int, int]",
-        strategy: str = "batched",
-        *,
-        batch: int | None = None,
-        gap: int = 0,
-        at: int | None = None,
+        strategy: str | None = None,
+        **pace: Any,
     ) -> Migration:
         """Move bins: by a plan, to a whole assignment, or some bins to the workers given for them."""
         run = self._run()
         with run.lock:
-            plan = target
-            if not isinstance(plan, Plan):
-                plan = self._plan(run, target, strategy, batch=batch, gap=gap, at=at)
-            return run.submit(plan)
+            if isinstance(target, Plan):
+                return run.submit(target)
+            return run.submit(self._plan(run, goals.moved(run, target), strategy, **pace))
 
     def update(self, owners: Mapping[int, int] | Iterable[int], at: int | None = None) -> Migration:
         """One atomic reconfiguration, now or at a future time."""
         run = self._run()
         with run.lock:
             current = run.epochs.controller.expected
-            step = step_to(current, _pairs(owners, self.bins), None if at is None else Time(at))
+            step = step_to(current, goals.pairs(owners, self.bins), None if at is None else Time(at))
             return run.submit(Plan(self.bins, (step,) if step.moves else ()))
 
-    def rescale(self, workers: int, strategy: str = "batched", **options: Any) -> Migration:
+    def rescale(self, workers: int, strategy: str | None = None, **pace: Any) -> Migration:
         """Go on with another number of workers: new ones are started and filled, surplus ones emptied and ended."""
         run = self._run()
-        if workers < 1:
-            raise PlanError(f"{workers} workers asked for; choose 1 or more")
         with run.lock:
             # Refused, if at all, before a process is started for it.
-            goal = targets.balanced(run.epochs.controller.expected, workers)
-            self._plan(run, goal, strategy, workers=workers, **options)
+            self._plan(run, goals.rescaled(run, workers), strategy, **pace)
             before, run.epochs.workers = run.epochs.workers, max(workers, run.epochs.workers)
         try:
             self._await_workers(run, workers)
@@ -164,21 +138,22 @@ class Control:
             run.epochs.workers = before
             raise
         with run.lock:
-            target = targets.balanced(run.epochs.controller.expected, workers)
-            return run.submit(self._plan(run, target, strategy, **options), workers)
+            return run.submit(self._plan(run, goals.rescaled(run, workers), strategy, **pace), workers)
 
-    def rebalance(self, strategy: str = "batched", **options: Any) -> Migration:
-        """Give every worker the same number of bins, give or take one, with the fewest moves."""
-        run = self._run()
-        return self.migrate(targets.balanced(run.epochs.controller.expected, run.epochs.workers), strategy, **options)
+    def rebalance(self, strategy: str | None = None, *, by: By = "load", **pace: Any) -> Migration:
+        """Even the load, by moving the least state that will do; nothing, if the busiest worker is not far from even.
 
-    def drain(self, worker: int, strategy: str = "batched", **options: Any) -> Migration:
-        """Move every bin of a worker to the others, evenly."""
+        With `by="bins"`, or while no load is known: the same number of bins on every worker, give or take one.
+        """
         run = self._run()
-        if not 0 <= worker < run.epochs.workers:
-            raise PlanError(f"worker {worker} of {run.epochs.workers}; choose 0 to {run.epochs.workers - 1}")
-        target = targets.without(run.epochs.controller.expected, WorkerId(worker), run.epochs.workers)
-        return self.migrate(target, strategy, **options)
+        with run.lock:
+            return run.submit(self._plan(run, goals.rebalanced(run, by), strategy, **pace))
+
+    def drain(self, who: int | str, strategy: str | None = None, **pace: Any) -> Migration:
+        """Move every bin of a worker, or of all workers on a host, to the others, evenly."""
+        run = self._run()
+        with run.lock:
+            return run.submit(self._plan(run, goals.drained(run, who), strategy, **pace))
 
     def pause(self) -> Migration:
         """Issue no further step until `resume`."""
@@ -203,20 +178,19 @@ class Control:
     def _plan(
         self,
         run: Run,
-        target: Any,
-        strategy: str,
+        goal: Goal,
+        strategy: str | None,
         *,
         batch: int | None = None,
         gap: int = 0,
         at: int | None = None,
-        workers: int = 0,
+        latency_target: float | None = None,
     ) -> Plan:
-        workers = max(workers, run.epochs.workers)
         current = run.epochs.controller.expected
-        goal = target if isinstance(target, Assignment) else _goal(current, target, workers)
         options = {} if batch is None else {"batch": batch}
-        plan = make_plan(current, goal, strategy, gap=gap, at=None if at is None else Time(at), **options)
-        plan.check(current, workers)
+        when = None if at is None else Time(at)
+        plan = make_plan(current, goal.target, strategy, gap=gap, at=when, latency_target=latency_target, **options)
+        plan.check(current, max(goal.workers, run.epochs.workers))
         return plan
 
     def of(self, query: StreamingQuery) -> "Control":
@@ -264,23 +238,24 @@ def _until(look: Callable[[], T | None], timeout: float, otherwise: Callable[[],
     return found
 
 
-def _goal(current: Assignment, target: Mapping[int, int] | Iterable[int], workers: int) -> Assignment:
-    step = step_to(current, _pairs(target, len(current)))
-    return Plan(len(current), (step,)).check(current, workers)
-
-
-def _pairs(owners: Mapping[int, int] | Iterable[int], bins: int) -> list[tuple[int, int]]:
-    pairs = list(owners.items() if isinstance(owners, Mapping) else enumerate(owners))
-    if not isinstance(owners, Mapping) and len(pairs) != bins:
-        raise PlanError(f"a map of {len(pairs)} owners for {bins} bins; give one owner for each bin")
-    for bin, worker in pairs:
-        if not (isinstance(bin, Integral) and isinstance(worker, Integral)):
-            raise PlanError(f"bin {bin!r} on worker {worker!r}; give both as integers")
-    return [(int(bin), int(worker)) for bin, worker in pairs]
+def _goal(run: Run, wish: Any, workers: int | None, who: int | str | None, by: By) -> Goal:
+    if not isinstance(wish, str):
+        return goals.moved(run, wish)
+    if wish == "rebalance":
+        return goals.rebalanced(run, by)
+    if wish == "rescale":
+        if workers is None:
+            raise PlanError("a rescale to how many workers? give workers=")
+        return goals.rescaled(run, workers)
+    if wish == "drain":
+        if who is None:
+            raise PlanError("a drain of which worker or host? give who=")
+        return goals.drained(run, who)
+    raise PlanError(f"no plan for '{wish}'; choose drain, rebalance or rescale, or give a target")
 
 
 def _initial(owners: Iterable[int], bins: int, workers: int) -> Assignment:
-    pairs = _pairs(owners, bins)
+    pairs = goals.pairs(owners, bins)
     for bin, worker in pairs:
         if not 0 <= worker < workers:
             raise PlanError(f"bin {bin} on worker {worker}, but there are {workers} workers; choose 0 to {workers - 1}")
@@ -290,10 +265,19 @@ def _initial(owners: Iterable[int], bins: int, workers: int) -> Assignment:
 def _status(run: Run) -> Status:
     residents = run.placement.residents
     with run.lock:
-        epochs = run.epochs
-        assignment = epochs.configuration.last
+        epochs, meter = run.epochs, run.epochs.meter
+        assignment, rates, sizes = epochs.configuration.last, meter.rates, meter.sizes
         workers = tuple(
-            WorkerStatus(worker, join.host, join.pid, join.executor_pid, len(assignment.bins_of(worker)))
+            WorkerStatus(
+                worker,
+                join.host,
+                join.pid,
+                join.executor_pid,
+                len(bins := assignment.bins_of(worker)),
+                float(rates[bins].sum()),
+                min(1.0, sum(load.busy(worker) for load in meter.loads.values())),
+                int(sizes[bins].sum()),
+            )
             for worker, join in sorted(residents.items())
         )
         operators = epochs.operators
@@ -307,4 +291,14 @@ def _status(run: Run) -> Status:
             workers,
             epochs.controller.current,
             tuple(epochs.recoveries),
+            run.name,
+            run.key.run,
+            run.key.control,
+            meter.last_epoch_s,
+            goals.imbalance_of(run),
+            meter.bytes_moved,
+            meter.bytes_per_s,
+            {name: int(load.sizes.sum()) for name, load in meter.loads.items()},
+            meter.measured_part,
+            Counter(migration.phase for migration in epochs.controller.history),
         )

@@ -168,6 +168,7 @@ class Coordinator(Service):
             definition.given_name or f"control{unnamed.index(key.control)}",
             definition.share,
             "AvailableNow" in execution.trigger().toString(),
+            query.name,
         )
 
     def _frontier(self, question: FrontierQuestion) -> int:

@@ -67,6 +67,8 @@ class Terms:
     """What the control is called there."""
     share: float
     bounded: bool
+    name: str | None = None
+    """What the user calls the query."""
 
 
 class Run:
@@ -83,6 +85,7 @@ class Run:
     ) -> None:
         """Begin before an epoch: the first, or the one that Spark has not committed yet."""
         self.key = key
+        self.name = terms.name
         self.lock = threading.RLock()
         self.specs = dict(terms.specs)
         self.bounded = terms.bounded

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.control.epochs import Recovery, Report
+from megaphone.control.load import NOTHING, Tally
 from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.operators import OperatorSpec
@@ -28,6 +29,7 @@ from megaphone.durability.snapshots import Snapshots
 from megaphone.durability.store import LogFile, Store
 from megaphone.engine.spark.memory import Loans
 from megaphone.engine.spark.messages import ApplyRequest, Arrival, Orders
+from megaphone.engine.spark.scales import Scales
 from megaphone.engine.spark.transfer import Delivery, Pulls, Shipment
 from megaphone.errors import CheckpointError, FoldError, ProtocolError
 from megaphone.faults import reach
@@ -98,6 +100,7 @@ class Tenancy:
             self._ledger: Ledger = recovered.ledger
             self._held = np.zeros(lot.bins, np.bool_)
             means = self._means
+            self._scales = Scales(lot.bins)
             self._snapshots = Snapshots(means.store, self.operator, self._ledger, means.share, means.pool)
             self._leaving_at = self.epoch
             self._leaving: dict[BinId, tuple[Parcel, Line]] = {}
@@ -207,15 +210,21 @@ class Tenancy:
         outcomes = list(self._advance(orders, max(Frontier(Time(request.frontier)), self.host.frontier)))
         self._ledger.touch(self.host.touched, orders.epoch)
         reach("applied", _is_moving(orders))
+        assert self._pulls is not None
+        self._scales.count(self.host.applied)
+        self._scales.note(self._pulls.sizes)
         report = Report(
             self.worker,
             self.host.output_frontier.bound,
             sum(outcome.applied for outcome in outcomes),
             sum(outcome.late for outcome in outcomes),
-            self._pulls.bytes if self._pulls else 0,
+            self._pulls.bytes,
             time.perf_counter_ns() - begin,
             self._ledger.needed_from(orders.epoch),
             tuple(self._recoveries),
+            self._pulls.nanoseconds,
+            Tally.of_all(self.host.applied),
+            self._scales.read(),
         )
         self._recoveries.clear()
         return [outcome.output for outcome in outcomes], report
@@ -223,6 +232,7 @@ class Tenancy:
     def _take_orders(self, orders: Orders) -> None:
         self.host.frontier = Frontier(Time(orders.frontier))
         self.host.touched[:] = False
+        self.host.applied[:] = 0
         self.host.unhold()
         self._held[:] = False
         for bin, at in orders.holds:
@@ -278,7 +288,8 @@ class Tenancy:
         try:
             writing = kept.writing.result() if kept.writing else self._begin_log(kept.request, kept.payloads)
             kept.writing = None
-            size = writing.finish(kept.result[1])
+            # What is only looked at is not worth its place in the log.
+            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING))
         except OSError as error:
             kept.writing = None
             raise CheckpointError(
@@ -296,6 +307,8 @@ class Tenancy:
         try:
             if not self._in_doubt and self._kept is not None and self._kept.logged:
                 self._snapshots.copy(self.host, self.epoch, self._held, self._leaving_lock)
+                self._scales.note(self._snapshots.copied)
+                self._scales.weigh(self.host, self._leaving_lock)
         finally:
             self._applying.release()
 

@@ -6,6 +6,7 @@ One message never carries more than a chunk; on one machine the memory itself is
 Neighbours: worker.py has both ends, memory.py lends.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -114,10 +115,19 @@ class Pulls:
     ) -> None:
         """Begin to pull, one stream for each old owner; if one is lost, its bins are recovered from the checkpoint."""
         self.epoch = epoch
-        self.bytes = 0
+        self.sizes: list[tuple[int, int]] = []
+        """Bins that were taken, and the bytes of each; those that had to be recovered are not among them."""
+        self.nanoseconds = 0
+        """From the beginning until the last of them was here."""
         self._alive = alive
         self._recover = recover
-        self._streams = [(arrival, Attended(partial(_everything, pull, arrival))) for arrival in arrivals]
+        begin = time.perf_counter_ns()
+        self._streams = [(arrival, Attended(partial(self._everything, pull, arrival, begin))) for arrival in arrivals]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that were taken."""
+        return sum(size for _, size in self.sizes)
 
     @property
     def done(self) -> bool:
@@ -128,7 +138,8 @@ class Pulls:
         """All bins, once they are here; raises what went wrong on the way."""
         for arrival, stream in self._streams:
             for parcel, line, size in self._take(arrival, stream):
-                self.bytes += size
+                if size:
+                    self.sizes.append((int(parcel.bin), size))
                 yield parcel, line
 
     def _take(self, arrival: Arrival, stream: Attended[list[Delivery]]) -> Iterable[Delivery]:
@@ -140,10 +151,12 @@ class Pulls:
         except (MegaphoneError, flight.FlightError, OSError):
             return self._recover(arrival)
 
-
-def _everything(pull: Callable[[Arrival], Iterator[Delivery]], arrival: Arrival) -> list[Delivery]:
-    # By bin: what could not be borrowed is fetched once more.
-    arrived = {delivery[0].bin: delivery for delivery in pull(arrival)}
-    if missing := set(arrival.bins) - arrived.keys():
-        raise ProtocolError(f"bins {sorted(missing)} did not come from worker {arrival.source}")
-    return list(arrived.values())
+    def _everything(
+        self, pull: Callable[[Arrival], Iterator[Delivery]], arrival: Arrival, begin: int
+    ) -> list[Delivery]:
+        # By bin: what could not be borrowed is fetched once more.
+        arrived = {delivery[0].bin: delivery for delivery in pull(arrival)}
+        if missing := set(arrival.bins) - arrived.keys():
+            raise ProtocolError(f"bins {sorted(missing)} did not come from worker {arrival.source}")
+        self.nanoseconds = max(self.nanoseconds, time.perf_counter_ns() - begin)
+        return list(arrived.values())

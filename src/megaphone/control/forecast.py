@@ -1,0 +1,35 @@
+"""Forecast: what a plan would cost, before anything moves.
+
+Bytes are those of its bins. Every step takes an epoch and its gap; the bytes take as long as they did lately on top.
+Neighbours: meter.py has measured, control's `plan` shows it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from megaphone.control.meter import Meter
+from megaphone.control.pacing import stride
+from megaphone.control.plan import Estimate, Plan
+
+
+def forecast(plan: Plan, meter: Meter) -> Plan:
+    """The plan, with an estimate."""
+    weights = meter.weights(plan.moves)
+    sizes = meter.sizes
+    total = sum(int(sizes[move.bin]) for move in plan.moves)
+    steps = sum(1 for _ in _strides(plan, meter, weights)) if plan.latency_target else len(plan.steps)
+    waits = steps + plan.gap * max(0, steps - 1)
+    seconds = waits * meter.step_s + total / meter.bytes_per_s
+    return replace(plan, estimate=Estimate(steps, total, seconds, meter.measured(plan.moves)))
+
+
+def _strides(plan: Plan, meter: Meter, weights: Sequence[float]) -> Iterator[int]:
+    """The sizes of an adaptive plan's steps, if moving takes as long as it did lately."""
+    assert plan.latency_target is not None
+    done, count = 0, 1
+    while done < len(weights):
+        yield count
+        moved = sum(weights[done : done + count])
+        took = meter.steady_s + moved / meter.bytes_per_s
+        done += count
+        count = stride(weights[done:], moved, took, meter.steady_s, plan.latency_target)

@@ -1,0 +1,121 @@
+"""The meter: how long epochs and moves take, and what each operator's bins do. It only watches; nothing hangs on it.
+
+Neighbours: epochs.py tells it what happens, forecast.py and pacing.py ask it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from statistics import median
+
+import numpy as np
+
+from megaphone.bins import WorkerId
+from megaphone.configuration import Move
+from megaphone.control.load import UNKNOWN, Load, Numbers, Rates, Tally
+
+LATELY = 32
+"""Epochs that are remembered one by one."""
+
+EPOCH_S = 0.2
+"""How long an epoch takes, as long as none was measured."""
+
+BYTES_PER_S = 500e6
+"""How fast bins travel, as long as no move was measured: what one process gave another here, at the slower end."""
+
+ENOUGH = 1 << 20
+"""Bytes from which the speed of a move says something: below, it is all about the first byte."""
+
+
+class Meter:
+    """Measures one run of a query, since it was started."""
+
+    def __init__(self, operators: Iterable[str], bins: int, clock: Callable[[], float] | None = None) -> None:
+        """Know nothing yet."""
+        self.bins = bins
+        self.loads = {name: Load(bins) for name in operators}
+        self.bytes_moved = 0
+        self._clock = clock or time.monotonic
+        self._opened_s: float | None = None
+        self._reported_s: float | None = None
+        self._intervals: deque[float] = deque(maxlen=LATELY)
+        self._between: deque[float] = deque(maxlen=LATELY)
+        self._steady: deque[float] = deque(maxlen=LATELY)
+        self._steps: deque[float] = deque(maxlen=LATELY)
+        self._pulled: deque[tuple[int, float]] = deque(maxlen=LATELY)
+
+    def epoch_opens(self) -> None:
+        """An epoch begins, and the one before is committed."""
+        now = self._clock()
+        if self._opened_s is not None:
+            self._intervals.append(now - self._opened_s)
+            for load in self.loads.values():
+                load.pass_time(now - self._opened_s)
+        if self._reported_s is not None:
+            self._between.append(now - self._reported_s)
+        self._opened_s, self._reported_s = now, None
+
+    def hear(
+        self, operator: str, worker: WorkerId, applied: Tally, sizes: Tally, busy_ns: int, moved: int, pull_ns: int
+    ) -> None:
+        """What a worker reports of an epoch."""
+        self.loads[operator].hear(worker, applied, sizes, busy_ns)
+        if moved >= ENOUGH and pull_ns:
+            self._pulled.append((moved, pull_ns / 1e9))
+        self.bytes_moved += moved
+
+    def all_have_reported(self, moving: bool) -> float:
+        """Everything of the epoch is applied: how long it has taken, with what Spark needs between two of them."""
+        self._reported_s = self._clock()
+        assert self._opened_s is not None
+        took = self._reported_s - self._opened_s + min(self._between, default=0.0)
+        (self._steps if moving else self._steady).append(took)
+        return took
+
+    @property
+    def last_epoch_s(self) -> float:
+        """From the beginning of the last epoch to that of this one."""
+        return self._intervals[-1] if self._intervals else 0.0
+
+    @property
+    def steady_s(self) -> float:
+        """How long an epoch without a step takes, once it has data."""
+        return median(self._steady) if self._steady else EPOCH_S
+
+    @property
+    def step_s(self) -> float:
+        """How long an epoch with a step takes, or as long as there was none, from one epoch to the next."""
+        lately = self._steps or self._intervals
+        return median(lately) if lately else EPOCH_S
+
+    @property
+    def bytes_per_s(self) -> float:
+        """How fast bins have travelled lately."""
+        seconds = sum(seconds for _, seconds in self._pulled)
+        return sum(size for size, _ in self._pulled) / seconds if seconds else BYTES_PER_S
+
+    @property
+    def rates(self) -> Rates:
+        """Records a second for each bin, over all operators."""
+        return sum((load.rates for load in self.loads.values()), np.zeros(self.bins))
+
+    @property
+    def sizes(self) -> Numbers:
+        """Bytes of each bin over all operators, measured or assumed."""
+        return sum((load.sizes for load in self.loads.values()), np.zeros(self.bins, np.int64))
+
+    def weights(self, moves: Iterable[Move]) -> list[float]:
+        """What moving each bin comes to: its bytes, and one more since an empty bin is not for nothing."""
+        sizes = self.sizes
+        return [1.0 + float(sizes[move.bin]) for move in moves]
+
+    @property
+    def measured_part(self) -> float:
+        """The part of all bins whose size was measured on every operator."""
+        return float(np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0).mean())
+
+    def measured(self, moves: Iterable[Move]) -> float:
+        """The part of these bins whose size was measured on every operator."""
+        known = np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0)
+        chosen = [bool(known[move.bin]) for move in moves]
+        return sum(chosen) / len(chosen) if chosen else 1.0

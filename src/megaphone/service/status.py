@@ -1,0 +1,65 @@
+"""Status: a running query as its control shows it, as plain data.
+
+Neighbours: the engine fills it in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from megaphone.bins import WorkerId
+from megaphone.configuration import Assignment
+from megaphone.control.controller import Migration
+from megaphone.control.epochs import Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One worker: where it is, what it owns and what it has to do."""
+
+    worker: WorkerId
+    host: str
+    pid: int
+    executor_pid: int | None
+    bins: int
+    records_per_s: float = 0.0
+    """Over all operators, lately."""
+    busy: float = 0.0
+    """The part of its time that goes into applying records, lately."""
+    state_bytes: int = 0
+    """Of its bins, as far as measured; the others are assumed to be as large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A running query as its control sees it."""
+
+    query: str
+    epoch: int
+    frontiers: Mapping[str, str]
+    """Output frontier of each operator."""
+    late: Mapping[str, int]
+    """Records of each operator that came behind the frontier, and were not applied."""
+    applied: Mapping[str, int]
+    assignment: Assignment
+    workers: tuple[WorkerStatus, ...]
+    migration: Migration | None
+    recoveries: tuple[Recovery, ...] = ()
+    """Bins taken from the checkpoint since the query was started, worker by worker."""
+    name: str | None = None
+    """What the user calls the query."""
+    run: str = ""
+    control: str = ""
+    last_epoch_s: float = 0.0
+    """From the beginning of the last epoch to that of this one."""
+    imbalance: float = 1.0
+    """The busiest worker's records over the mean of all workers."""
+    bytes_moved: int = 0
+    """Since the query was started."""
+    bytes_per_s: float = 0.0
+    """How fast bins have travelled lately, or are assumed to."""
+    state_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Of each operator, as far as measured; the others are assumed to be as large."""
+    measured: float = 0.0
+    """The part of the bins whose size was measured."""
+    migrations: Mapping[str, int] = field(default_factory=dict)
+    """How many there were since the query was started, by phase."""

@@ -1,0 +1,58 @@
+"""Would catch a rate that a restart or an idle minute distorts, and a size that is claimed and was never measured."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from megaphone.bins import WorkerId
+from megaphone.control.load import HALF_LIFE_S, NOTHING, UNKNOWN, Load, Tally
+
+counts = st.dictionaries(st.integers(0, 2**20), st.integers(0, 2**62))
+
+
+@given(counts)
+def test_tally_says_what_it_was_told_in_twelve_bytes_a_bin(told):
+    tally = Tally.of(list(told), list(told.values()))
+    bins, numbers = tally.read()
+    assert dict(zip(bins.tolist(), numbers.tolist(), strict=True)) == told
+    assert len(tally.bins) + len(tally.numbers) == 12 * len(told)
+
+
+def test_tally_leaves_out_what_was_not_touched():
+    bins, numbers = Tally.of_all(np.array([0, 5, 0, 7])).read()
+    assert (bins.tolist(), numbers.tolist()) == ([1, 3], [5, 7])
+
+
+def applied(load, seconds, worker=0, busy_ns=0, **by_bin):
+    load.hear(WorkerId(worker), Tally.of([int(b[1:]) for b in by_bin], list(by_bin.values())), NOTHING, busy_ns)
+    load.pass_time(seconds)
+
+
+@given(st.lists(st.floats(0.01, 5), min_size=1, max_size=60))
+def test_steady_rate_is_seen_from_the_first_epoch_on_whatever_the_epochs(seconds):
+    load = Load(2)
+    for each in seconds:
+        load.hear(WorkerId(0), Tally.of([1], [1_000_000 * each]), NOTHING, int(4e8 * each))
+        load.pass_time(each)
+    assert load.rates.tolist() == pytest.approx([0, 1_000_000], rel=1e-4)
+    assert load.busy(WorkerId(0)) == pytest.approx(0.4, rel=1e-4)
+
+
+def test_what_was_a_half_life_ago_counts_half():
+    load = Load(1)
+    applied(load, 1.0, b0=1000)
+    before = load.rates[0] * 1.0
+    applied(load, HALF_LIFE_S)
+    assert load.rates[0] == pytest.approx(before / 2 / (0.5 + HALF_LIFE_S))
+    assert load.applied.tolist() == [1000]
+
+
+def test_size_that_nobody_measured_is_the_mean_of_the_others():
+    load = Load(4)
+    assert load.sizes.tolist() == [0] * 4
+    load.hear(WorkerId(0), NOTHING, Tally.of([0, 2], [100, 300]), 0)
+    assert load.sizes.tolist() == [100, 200, 300, 200]
+    assert load.bytes.tolist() == [100, UNKNOWN, 300, UNKNOWN]
+    load.hear(WorkerId(1), NOTHING, Tally.of([0], [140]), 0)
+    assert load.sizes.tolist() == [140, 220, 300, 220]
