@@ -1,9 +1,14 @@
 """The command line: parse, call, print.
 
-    megaphone state CHECKPOINT    what a query keeps: its operators, workers and bins
+    megaphone ps                        the queries that run on this machine
+    megaphone status [QUERY]            one of them: workers, load, what moves; also history
+    megaphone plan VERB ... [QUERY]     what a verb would do: moves, steps, bytes and time
+    megaphone rescale --workers N, rebalance, drain WORKER|HOST, migrate, pause, resume, cancel
+    megaphone state CHECKPOINT          what a query keeps: its operators, workers and bins
 
-It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0; 1 if it
-cannot be done; 2 for wrong arguments; 130 after Ctrl-C; 141 when nobody reads on.
+It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0 done; 1 if it
+cannot be done, or was cancelled; 2 for wrong arguments and what the query refuses; 3 if no such query runs; 130 after
+Ctrl-C, which ends the waiting and not the migration; 141 when nobody reads on.
 """
 
 import argparse
@@ -12,6 +17,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from megaphone.service.grammar import add_verbs
+from megaphone.service.tables import size as _size
 
 # What takes time to import is imported where it is needed: a version or a wrong argument is answered at once, and
 # Ctrl-C finds `main` in place.
@@ -51,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     state.add_argument("--bins", action="store_true", help="a line for each bin: its worker and its last snapshot")
     state.add_argument("--json", action="store_true", help="for programs")
+    add_verbs(verbs)
     return parser
 
 
@@ -63,6 +72,10 @@ def _location(text: str) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from megaphone.errors import MegaphoneError
 
+    if arguments.verb != "state":
+        from megaphone.service.console import run
+
+        return run(arguments)
     try:
         text = _state(arguments.checkpoint, arguments.bins, arguments.json)
     except MegaphoneError as error:
@@ -176,19 +189,6 @@ def _show_table(console: "Console", heads: tuple[str, ...], rows: Sequence[tuple
 
 def _epoch(epoch: int | None) -> str:
     return "-" if epoch is None else str(epoch)
-
-
-def _size(size: float) -> str:
-    """Bytes, for people.
-
-    >>> [_size(n) for n in (0, 999, 1234, 56_700_000, 8e12)]
-    ['0 B', '999 B', '1.2 kB', '57 MB', '8.0 TB']
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 9.95 else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 if __name__ == "__main__":

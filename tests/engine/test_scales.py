@@ -110,3 +110,7 @@ def test_host_counts_the_records_of_each_bin(host):
     host.advance(Frontier(Time(2)))
     # Bin 7 is elsewhere: its record waits.
     assert host.applied.tolist() == [1, 1, 0, 4, 0, 0, 0, 0]
+    many = np.array([0, 3] * 50)
+    host.receive(Records.at(Time(2), many, pa.record_batch({"word": ["h"] * 100})))
+    host.advance(Frontier(Time(3)))
+    assert host.applied.tolist() == [51, 1, 0, 54, 0, 0, 0, 0]

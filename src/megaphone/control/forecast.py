@@ -7,6 +7,7 @@ Neighbours: meter.py has measured, control's `plan` shows it.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from megaphone.control.controller import Migration
 from megaphone.control.meter import Meter
 from megaphone.control.pacing import stride
 from megaphone.control.plan import Estimate, Plan
@@ -21,6 +22,14 @@ def forecast(plan: Plan, meter: Meter) -> Plan:
     waits = steps + plan.gap * max(0, steps - 1)
     seconds = waits * meter.step_s + total / meter.bytes_per_s
     return replace(plan, estimate=Estimate(steps, total, seconds, meter.measured(plan.moves)))
+
+
+def left(migration: Migration, meter: Meter) -> Estimate:
+    """What is still to come of a migration."""
+    rest = replace(migration.plan, steps=migration.plan.steps[migration.completed :])
+    estimate = forecast(rest, meter).estimate
+    assert estimate is not None
+    return estimate
 
 
 def _strides(plan: Plan, meter: Meter, weights: Sequence[float]) -> Iterator[int]:

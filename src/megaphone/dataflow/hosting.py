@@ -121,8 +121,13 @@ class Host:
         return Parcel(bin, self.states.get(bin), tuple(queue.pending() for queue in pending))
 
     def _count(self, due: Records) -> None:
-        # They are sorted by bin: finding where each bin begins is much cheaper than looking at every record.
-        if len(due):
+        if len(due) < len(self.applied):
+            bins, counts = np.unique(due.bins, return_counts=True)
+            self.applied[bins] += counts
+        elif not self.fold.ordered:
+            self.applied += np.bincount(due.bins, minlength=len(self.applied))
+        else:
+            # They are sorted by bin: finding where each bin begins is cheaper than looking at every record.
             self.applied += np.diff(np.searchsorted(due.bins, np.arange(len(self.applied) + 1, dtype=np.uint32)))
 
     def _fresh(self, input: int) -> Records:

@@ -54,8 +54,10 @@ class NativeHost(Host):
         fresh = tuple(self._fresh(input) for input in range(len(self._inbox)))
         self.touched[self.worker] = True
         self.frontier = frontier
+        many = sum(map(len, fresh))
+        self.applied[self.worker] += many
         output, _ = self.fold.apply(fresh, self.states, np.full(len(self.resident), frontier.bound), self.worker)
-        return Outcome(output, sum(map(len, fresh)), 0)
+        return Outcome(output, many, 0)
 
 
 def host_for(worker: WorkerId, fold: Fold, bins: int, owned: Iterable[int] = ()) -> Host:

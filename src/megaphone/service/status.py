@@ -1,6 +1,6 @@
 """Status: a running query as its control shows it, as plain data.
 
-Neighbours: the engine fills it in.
+Neighbours: the engine fills it in; views.py and prometheus.py put it in words.
 """
 
 from collections.abc import Mapping

@@ -24,11 +24,13 @@ from megaphone.control.plan import Plan, step_to
 from megaphone.control.strategies import make_plan
 from megaphone.engine.spark import goals
 from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
+from megaphone.engine.spark.desk import Desk
 from megaphone.engine.spark.goals import By, Goal
 from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
 from megaphone.progress import Time
+from megaphone.service.office import Office
 from megaphone.service.status import Status, WorkerStatus
 
 T = TypeVar("T")
@@ -51,12 +53,16 @@ class Control:
         assignment: Iterable[int] | None = None,
         name: str | None = None,
         snapshot_share: float = 0.05,
+        http: bool | int | None = None,
     ) -> None:
         """Have `workers` workers share `bins` bins, dealt round unless an assignment is given.
 
         `slots` is the number of Spark tasks that feed the workers, one per core unless told otherwise; it is the only
         one of these numbers that stays as it is while the query runs. `snapshot_share` is the part of a worker's time
         that may go into snapshots of its bins; with 0 there are none, and the log of their inputs only grows.
+
+        While a query runs, the verbs are served over HTTP to this user, on the loopback address: `http` is a port, or
+        false for none. Without it `spark.megaphone.http` says so, and without that any free port is taken.
         """
         if workers < 1:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
@@ -76,13 +82,23 @@ class Control:
         )
         self.specs: dict[str, PickledSpec] = {}
         self.coordinator = Coordinator.of(spark)
-        self.coordinator.definitions[self.name] = ControlDefinition(
-            self._initial, workers, self.specs, name, snapshot_share
-        )
+        port = _port(spark, http)
+        self._office = None if port is None else Office(self.name, Desk(self), port)
+        definition = ControlDefinition(self._initial, workers, self.specs, name, snapshot_share, self._office)
+        self.coordinator.define(self.name, definition)
+
+    @property
+    def address(self) -> str | None:
+        """Where the verbs are served over HTTP, while a query runs; the token is in the run directory."""
+        return None if self._office is None else self._office.address
 
     def status(self) -> list[Status]:
         """How each running query is."""
-        return [_status(run) for run in self._runs()]
+        return [self.status_of(run) for run in self.runs()]
+
+    def status_of(self, run: Run) -> Status:
+        """How one of them is."""
+        return _status(run)
 
     def plan(
         self,
@@ -195,17 +211,22 @@ class Control:
 
     def of(self, query: StreamingQuery) -> "Control":
         """This control for one query, where several run on it."""
+        return self.narrowed(str(query.id))
+
+    def narrowed(self, query: str) -> "Control":
+        """This control for the query of an id."""
         narrowed = copy(self)
-        narrowed._query = str(query.id)
+        narrowed._query = query
         return narrowed
 
-    def _runs(self) -> list[Run]:
+    def runs(self) -> list[Run]:
+        """The queries that run on it."""
         runs = self.coordinator.runs_of(self.name)
         return [run for run in runs if self._query in (None, run.key.query)]
 
     def _run(self, timeout: float = 30.0) -> Run:
         """The run that verbs act on; a query that was just started is waited for."""
-        runs = _until(lambda: self._runs() or None, timeout if self.spark.streams.active else 0.0, self._no_query)
+        runs = _until(lambda: self.runs() or None, timeout if self.spark.streams.active else 0.0, self._no_query)
         if len(runs) > 1:
             raise PlanError(f"{len(runs)} queries run on control {self.name}; say which one: control.of(query)")
         return runs[0]
@@ -220,6 +241,18 @@ class Control:
             timeout,
             lambda: PlanError(f"new workers did not start within {timeout:.0f} s"),
         )
+
+
+def _port(spark: SparkSession, http: bool | int | None) -> int | None:
+    """The port to be served on, 0 for any; none if nothing is to be served."""
+    if http is None:
+        said = str(spark.conf.get("spark.megaphone.http", "true")).lower()
+        http = int(said) if said.isdecimal() else {"true": True, "false": False}.get(said, -1)
+    if isinstance(http, bool):
+        return 0 if http else None
+    if not 0 <= http < 1 << 16:
+        raise PlanError(f"served on port {http}; choose one from 1 to 65535, or true or false")
+    return http
 
 
 def check_name(name: str, of: str) -> str:
@@ -291,7 +324,7 @@ def _status(run: Run) -> Status:
             workers,
             epochs.controller.current,
             tuple(epochs.recoveries),
-            run.name,
+            run.query.name,
             run.key.run,
             run.key.control,
             meter.last_epoch_s,

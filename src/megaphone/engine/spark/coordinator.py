@@ -11,7 +11,7 @@ import secrets
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -40,6 +40,8 @@ from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.run import PickledSpec, Run, Terms
 from megaphone.engine.spark.task import marks
 from megaphone.errors import PlanError
+from megaphone.service.logs import tell
+from megaphone.service.office import Office
 
 LOOK_EVERY_S = 0.3
 """How often to look whether a query has ended; its workers outlive it by no more than that."""
@@ -55,6 +57,8 @@ class ControlDefinition:
     given_name: str | None
     """What the user calls it; in the checkpoint, a control without a name goes by its place in the query."""
     share: float
+    office: Office | None = None
+    """Open while a query runs over it."""
 
 
 class Coordinator(Service):
@@ -113,10 +117,19 @@ class Coordinator(Service):
             runs, self.runs = list(self.runs.values()), {}
         for run in runs:
             run.close()
+        self._tell(runs)
         self._office.close()
         for listener in self._listeners:
             threading.Thread(target=listener.shutdown, daemon=True).start()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def define(self, control: str, definition: ControlDefinition) -> None:
+        """Make a control known; another one of its name is forgotten."""
+        before = self.definitions.get(control)
+        self.definitions[control] = definition
+        if before is not None and before.office is not None:
+            before.office.update([])
+        self._tell(self.runs_of(control))
 
     def runs_of(self, control: str) -> list[Run]:
         """The runs of a control, of queries that are active."""
@@ -133,6 +146,23 @@ class Coordinator(Service):
             return self.runs[key]
 
     def _begun(self, question: PlanQuestion) -> Run:
+        key = question.key
+        with self._lock:
+            known = self.runs.get(key)
+        if known is not None:
+            return known
+        run = self._begin(question)
+        self._tell([run])
+        return run
+
+    def _tell(self, runs: Iterable[Run]) -> None:
+        """The offices of some runs learn that they have begun or ended."""
+        for name in {run.key.control for run in runs}:
+            office = self.definitions[name].office
+            if office is not None:
+                office.update([run.query for run in self.runs_of(name)])
+
+    def _begin(self, question: PlanQuestion) -> Run:
         key = question.key
         with self._lock:
             if key not in self.runs:
@@ -184,7 +214,14 @@ class Coordinator(Service):
         if run is None:
             raise OSError("the query this worker is for has ended")
         run.placement.joined(join, connection)
-        return lambda: run.placement.gone(join)
+        about = {"query": join.key.query, "worker": join.worker, "host": join.host, "pid": join.pid}
+        tell("worker joined", **about)
+
+        def gone() -> None:
+            run.placement.gone(join)
+            tell("worker gone", **about)
+
+        return gone
 
     def _bell(self, bell: Bell) -> bool:
         rings = [run.bell() for run in self.runs_of(bell.control) if run.bounded == bell.bounded]
@@ -203,6 +240,7 @@ class Coordinator(Service):
                 ended = [self.runs.pop(key) for key in known if active is not None and key.run not in active]
             for run in ended:
                 run.close()
+            self._tell(ended)
             if self._spark.sparkContext._jsc is None:
                 self.close()
 

@@ -4,7 +4,6 @@ Two queries over the same operators are two runs: each has its own workers and i
 Neighbours: coordinator.py finds the run a call is about, control.py shows it to the user.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,8 +37,9 @@ from megaphone.engine.spark.rpc import Caller
 from megaphone.errors import MegaphoneError, PlanError
 from megaphone.faults import reach
 from megaphone.progress import Time
-
-LOGGER = logging.getLogger("megaphone")
+from megaphone.service.chronicle import Chronicle
+from megaphone.service.directory import Query
+from megaphone.service.logs import LOGGER, tell
 
 HEAD_START_S = 10.0
 """For orders that are sent ahead: whoever has not taken them by then gets them with its records."""
@@ -85,7 +85,8 @@ class Run:
     ) -> None:
         """Begin before an epoch: the first, or the one that Spark has not committed yet."""
         self.key = key
-        self.name = terms.name
+        self.query = Query(key.query, terms.name)
+        self.chronicle = Chronicle(key.query, key.run, terms.name, key.control)
         self.lock = threading.RLock()
         self.specs = dict(terms.specs)
         self.bounded = terms.bounded
@@ -99,6 +100,7 @@ class Run:
         )
         self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share)
         self.epochs = self._memoir.begin(epoch, terms.initial)
+        self._told = sum(migration.ended_s is not None for migration in self.epochs.controller.history)
         self._closed_inputs = False
         self._opened = False
         self._only_control_advanced = only_control_advanced
@@ -137,6 +139,8 @@ class Run:
         plan = self._memoir.open(self.epochs, epoch, closing)
         self._closed_inputs = self._closed_inputs or closing
         self._dismiss_surplus(plan)
+        self._tell_ended()
+        self.chronicle.note(self.epochs, len(self.placement.residents))
         self._cutter.submit(self._cut, epoch, needed_from, list(self.epochs.controller.history))
         return plan
 
@@ -156,7 +160,17 @@ class Run:
             raise PlanError("no migration is under way")
         migration = obey(self.epochs, command, self._memoir.command(command))
         assert migration is not None
+        tell(f"migration: {command.verb}", query=self.key.query, number=migration.number, migration=str(migration))
         return migration
+
+    def _tell_ended(self) -> None:
+        for migration in self.epochs.controller.history[self._told :]:
+            if migration.ended_s is None:
+                return
+            self._told += 1
+            tell(
+                f"migration {migration.phase}", query=self.key.query, number=migration.number, migration=str(migration)
+            )
 
     def place(self, question: PlaceQuestion) -> PlaceAnswer:
         """Where a worker is, or the order to start it."""

@@ -1,0 +1,154 @@
+"""The desk: what is asked over HTTP, done by the user's own control.
+
+    GET   /status /history /metrics /progress      POST  /plan /migrate /rescale /rebalance /drain
+                                                         /pause /resume /cancel
+
+Neighbours: service/server.py receives, service/views.py puts the answers in form.
+"""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from megaphone.control.controller import Migration
+from megaphone.control.forecast import left
+from megaphone.control.plan import Plan
+from megaphone.engine.spark.run import Run
+from megaphone.errors import MegaphoneError, PlanError
+from megaphone.service import prometheus, views, wishes
+from megaphone.service.directory import query_matches
+from megaphone.service.server import FAILED, NO_QUERY, Answer, Refusal, Request
+
+if TYPE_CHECKING:
+    from megaphone.engine.spark.control import Control
+
+LINES = "application/jsonl"
+
+
+class Desk:
+    """Answers for one control."""
+
+    def __init__(self, control: "Control") -> None:
+        """Begin with nobody asking."""
+        self._control = control
+        self._routes: dict[str, dict[str, Callable[[Request], Answer]]] = {
+            "GET": {
+                "/status": self._status,
+                "/history": self._history,
+                "/metrics": self._metrics,
+                "/progress": self._progress,
+            },
+            "POST": {
+                "/plan": self._plan,
+                "/migrate": self._migrate,
+                "/rescale": self._moving(wishes.Rescale, lambda c, w: c.rescale(w.workers, **w.pace)),
+                "/rebalance": self._moving(wishes.Rebalance, lambda c, w: c.rebalance(by=w.by, **w.pace)),
+                "/drain": self._moving(wishes.Drain, lambda c, w: c.drain(w.who, **w.pace)),
+                "/pause": self._moving(wishes.Wish, lambda c, w: c.pause()),
+                "/resume": self._moving(wishes.Wish, lambda c, w: c.resume()),
+                "/cancel": self._moving(wishes.Wish, lambda c, w: c.cancel()),
+            },
+        }
+
+    def __call__(self, request: Request) -> Answer:
+        """Do what is asked, or refuse it with one sentence."""
+        route = self._routes[request.method].get(request.path)
+        if route is None:
+            raise self._no_route(request)
+        try:
+            return route(request)
+        except PlanError as error:
+            raise Refusal(HTTPStatus.CONFLICT, str(error)) from error
+        except ValueError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from error
+        except MegaphoneError as error:
+            raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), FAILED) from error
+
+    def _no_route(self, request: Request) -> Refusal:
+        other = next((method for method, routes in self._routes.items() if request.path in routes), None)
+        if other is not None:
+            return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} by {request.method}; use {other}")
+        paths = " ".join(path for routes in self._routes.values() for path in routes)
+        return Refusal(HTTPStatus.NOT_FOUND, f"nothing at '{request.path}'; choose one of {paths}")
+
+    def _status(self, request: Request) -> Answer:
+        runs = [self._run(wanted)] if (wanted := request.options.get("query")) else self._control.runs()
+        statuses = [(run, self._control.status_of(run)) for run in runs]
+        return Answer.of([views.of_status(status, _left(run, status.migration)) for run, status in statuses])
+
+    def _history(self, request: Request) -> Answer:
+        run = self._run(request.options.get("query"))
+        with run.lock:
+            history = list(run.epochs.controller.history)
+            if number := request.options.get("number"):
+                history = [migration for migration in history if str(migration.number) == number]
+            return Answer.of([views.of_migration(migration, _left(run, migration)) for migration in history])
+
+    def _metrics(self, request: Request) -> Answer:
+        return Answer(prometheus.exposition(self._control.status()).encode(), kind=prometheus.KIND)
+
+    def _progress(self, request: Request) -> Answer:
+        since = int(request.options.get("since", "-1"))
+        lines = self._run(request.options.get("query")).chronicle.since(since)
+        return Answer(b"".join(msgspec.json.encode(line) + b"\n" for line in lines), kind=LINES)
+
+    def _plan(self, request: Request) -> Answer:
+        wish = wishes.read(request.body, wishes.DryRun)
+        what: Any = wish.verb
+        if wish.verb == "migrate":
+            what = _target(wish.target)
+        return Answer.of(
+            views.of_plan(self._of(wish.query).plan(what, workers=wish.workers, who=wish.who, by=wish.by, **wish.pace))
+        )
+
+    def _migrate(self, request: Request) -> Answer:
+        wish = wishes.read(request.body, wishes.Migrate)
+        control = self._of(wish.query)
+        if wish.plan is not None:
+            return self._taken(control, control.migrate(Plan.from_json(json.dumps(wish.plan))))
+        return self._taken(control, control.migrate(_target(wish.target), **wish.pace))
+
+    def _moving(
+        self, kind: type[wishes.W], act: "Callable[[Control, wishes.W], Migration]"
+    ) -> Callable[[Request], Answer]:
+        def answer(request: Request) -> Answer:
+            wish = wishes.read(request.body, kind)
+            control = self._of(wish.query)
+            return self._taken(control, act(control, wish))
+
+        return answer
+
+    def _taken(self, control: "Control", migration: Migration) -> Answer:
+        """Accepted: it happens while the query runs."""
+        runs = control.runs()
+        left = _left(runs[0], migration) if runs else None
+        return Answer.of(views.of_migration(migration, left), HTTPStatus.ACCEPTED)
+
+    def _of(self, wanted: str | None) -> "Control":
+        return self._control.narrowed(self._run(wanted).key.query)
+
+    def _run(self, wanted: str | None) -> Run:
+        """The query that is meant."""
+        name = self._control.name
+        runs = [run for run in self._control.runs() if wanted in (None, name) or query_matches(run.query, wanted or "")]
+        if not runs:
+            sought = "no query" if wanted is None else f"no query '{wanted}'"
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{sought} runs on control {name}", NO_QUERY)
+        if len(runs) > 1:
+            names = " or ".join(run.query.name or run.query.id for run in runs)
+            raise Refusal(HTTPStatus.CONFLICT, f"{len(runs)} queries run on control {name}; choose {names}")
+        return runs[0]
+
+
+def _left(run: Run, migration: Migration | None) -> Any:
+    with run.lock:
+        return None if migration is None or migration.ended_s is not None else left(migration, run.epochs.meter)
+
+
+def _target(target: Any) -> Any:
+    if target is None:
+        raise PlanError("a migration to where? give a target: a worker for every bin, or some bins and their workers")
+    return target

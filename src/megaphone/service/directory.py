@@ -1,0 +1,111 @@
+"""The run directory: which controls are served on this machine for this user, and how to reach them.
+
+One file for each, which only the user can read, since it has the token in it; it goes with its control. What a killed
+process left behind is ignored, and swept away by whoever notices.
+Neighbours: server.py is what is reached, client.py reaches it.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from megaphone.errors import MegaphoneError
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A running query."""
+
+    id: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A control that is served."""
+
+    control: str
+    address: str
+    token: str = field(repr=False)
+    queries: tuple[Query, ...]
+    pid: int
+    began_s: float
+    """When the process began: another one may have its number by now."""
+
+    @classmethod
+    def of_this_process(cls, control: str, address: str, token: str, queries: tuple[Query, ...]) -> "Entry":
+        """An entry for a control of this process."""
+        return cls(control, address, token, queries, os.getpid(), psutil.Process().create_time())
+
+    def matches(self, wanted: str) -> bool:
+        """Is it this control, or one of its queries, by name or by the beginning of its id?"""
+        return self.control == wanted or any(query_matches(query, wanted) for query in self.queries)
+
+
+def query_matches(query: Query, wanted: str) -> bool:
+    """Is it this query, by its name or by the beginning of its id?"""
+    return query.name == wanted or (wanted != "" and query.id.startswith(wanted))
+
+
+def home() -> Path:
+    """The folder of the entries: `$XDG_RUNTIME_DIR/megaphone`, or `megaphone-<uid>` among the temporary files."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.access(runtime, os.W_OK | os.X_OK):
+        return Path(runtime) / "megaphone"
+    return Path(tempfile.gettempdir()) / f"megaphone-{os.getuid()}"
+
+
+def enter(entry: Entry) -> Path:
+    """Write an entry, or write it anew; where."""
+    folder = home()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check(folder)
+    path = folder / f"{entry.pid}-{entry.control}.json"
+    draft = folder / f".{path.name}.draft"
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(entry))
+    draft.replace(path)
+    return path
+
+
+def entries() -> list[Entry]:
+    """What is served now; what is left over from processes that are gone is swept away."""
+    folder = home()
+    if not folder.is_dir():
+        return []
+    _check(folder)
+    return sorted(_read_all(folder), key=lambda entry: (entry.pid, entry.control))
+
+
+def _read_all(folder: Path) -> Iterator[Entry]:
+    for path in folder.glob("*.json"):
+        try:
+            entry = msgspec.json.decode(path.read_bytes(), type=Entry)
+        except (OSError, msgspec.MsgspecError):
+            # Gone since, or not ours to read.
+            continue
+        if _is_running(entry):
+            yield entry
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_running(entry: Entry) -> bool:
+    try:
+        return abs(psutil.Process(entry.pid).create_time() - entry.began_s) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _check(folder: Path) -> None:
+    """Somebody else's folder could have anything in it, and would be told our token."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise MegaphoneError(f"{folder} is not a folder that is private to you; remove it, or set XDG_RUNTIME_DIR")

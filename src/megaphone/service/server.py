@@ -1,0 +1,207 @@
+"""A small HTTP server in the driver: who has the token may ask, everybody else is sent away.
+
+It knows no verbs: it checks a request, hands it on, and sends the answer back. A request must come to this very
+address (a web page of somebody else's cannot make a browser say so for long), carry the token in a header (which no
+page of somebody else's can send), and be small.
+Neighbours: the engine's desk answers; directory.py tells where we are and what the token is.
+"""
+
+import hmac
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+HOST = "127.0.0.1"
+
+MAX_BODY = 4 << 20
+"""A plan that moves a hundred thousand bins has fewer bytes."""
+
+PATIENCE_S = 10.0
+"""For a request to arrive in full."""
+
+MAX_CALLERS = 32
+"""Requests at a time."""
+
+CROWDED_S = 1.0
+"""How long whoever comes beyond that waits for a place before he is sent away."""
+
+NOTICE_S = 0.1
+"""How long the server may take to notice that it is closed."""
+
+REFUSED, NO_QUERY, FAILED = "refused", "no such query", "failed"
+"""Kinds of refusals: it was wrong to ask, there is nobody to ask, or it could not be done."""
+
+SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody with the token asks."""
+
+    method: str
+    path: str
+    options: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to send back: in one piece, or as a stream of pieces as long as there are any."""
+
+    body: bytes | Iterable[bytes]
+    status: int = 200
+    kind: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Any, status: int = 200) -> "Answer":
+        """A value as JSON."""
+        return cls(msgspec.json.encode(value) + b"\n", status)
+
+
+class Refusal(Exception):
+    """A request that is not followed: a status of HTTP, a sentence, and what kind of refusal it is."""
+
+    def __init__(self, status: int, sentence: str, kind: str = REFUSED) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.kind = kind
+
+    def answer(self) -> Answer:
+        """What the caller gets."""
+        return Answer.of({"error": str(self), "kind": self.kind}, self.status)
+
+
+Desk = Callable[[Request], Answer]
+
+
+class Server:
+    """Serves until it is closed."""
+
+    def __init__(self, desk: Desk, token: str, port: int = 0) -> None:
+        """Listen on the loopback address, on a free port unless told."""
+        self._http = _Http((HOST, port), _handler(desk, token))
+        self._port = self._http.server_address[1]
+        self.address = f"http://{HOST}:{self._port}"
+        threading.Thread(target=self._http.serve_forever, args=(NOTICE_S,), daemon=True, name="megaphone-http").start()
+
+    def close(self) -> None:
+        """Listen no more; who is being answered gets his answer."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._callers = threading.BoundedSemaphore(MAX_CALLERS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._callers.acquire(timeout=CROWDED_S):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._callers.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who hangs up in the middle is no error of ours."""
+
+
+def _handler(desk: Desk, token: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version, sys_version = "megaphone", ""
+        timeout = PATIENCE_S
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            self._answer(None)
+
+        def _answer(self, body: bytes | None) -> None:
+            try:
+                check_caller(self.headers, self.server.server_port, token)  # type: ignore[attr-defined]
+                body = self._body() if body is None else body
+                url = urlsplit(self.path)
+                answer = desk(Request(self.command, url.path, dict(parse_qsl(url.query)), body))
+            except Refusal as refusal:
+                # What came with the request may still be on its way: it must not be taken for another request.
+                self.close_connection = True
+                answer = refusal.answer()
+            except Exception as error:
+                self.close_connection = True
+                answer = Refusal(500, f"{type(error).__name__}: {error}", FAILED).answer()
+            self._send(answer)
+
+        def _body(self) -> bytes:
+            size = body_size(self.headers)
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise Refusal(HTTPStatus.BAD_REQUEST, f"a body of {len(body)} bytes, but {size} were announced")
+            return body
+
+        def _send(self, answer: Answer) -> None:
+            whole = answer.body if isinstance(answer.body, bytes) else None
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.kind)
+            for name, value in {**SAFE, **answer.headers}.items():
+                self.send_header(name, value)
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                self.send_header("WWW-Authenticate", "Bearer")
+            if whole is None or self.close_connection:
+                self.close_connection = True
+                self.send_header("Connection", "close")
+            if whole is not None:
+                self.send_header("Content-Length", str(len(whole)))
+            self.end_headers()
+            for piece in [whole] if whole is not None else answer.body:
+                self.wfile.write(piece)  # type: ignore[arg-type]
+                self.wfile.flush()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody wants a line for every look."""
+
+    return Handler
+
+
+def check_caller(headers: Message, port: int, token: str) -> None:
+    """Let nobody in who is not meant: not by another name, not from another page, not without the token."""
+    ours = {f"{host}:{port}" for host in (HOST, "localhost")}
+    if headers.get("Host") not in ours:
+        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {HOST}:{port}, and answers to no other name")
+    origin = headers.get("Origin")
+    if origin is not None and origin.removeprefix("http://") not in ours:
+        raise Refusal(HTTPStatus.FORBIDDEN, "a request from a page of somebody else's")
+    given = headers.get("Authorization", "").encode()
+    if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "no token, or a wrong one; send a header 'Authorization: Bearer TOKEN'")
+
+
+def body_size(headers: Message) -> int:
+    """How many bytes of JSON follow; refused if that is not said, or too many."""
+    kind = headers.get("Content-Type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a body of type '{kind}'; send application/json")
+    size = headers.get("Content-Length", "")
+    if "Transfer-Encoding" in headers or not size.isdecimal():
+        raise Refusal(HTTPStatus.LENGTH_REQUIRED, "a body of unknown size; send Content-Length")
+    if len(size) > 12 or int(size) > MAX_BODY:
+        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of {size} bytes; send at most {MAX_BODY}")
+    return int(size)

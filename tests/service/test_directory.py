@@ -1,0 +1,114 @@
+"""Would catch a token that others can read, a query that is not found, and one that is found and long gone."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from megaphone.errors import MegaphoneError
+from megaphone.service import directory
+from megaphone.service.directory import Entry, Query
+from megaphone.service.office import Office
+from megaphone.service.server import Answer
+
+QUERIES = (Query("aaaa-1", "words"), Query("bbbb-2", None))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path / "megaphone"
+
+
+def entry(control="c1"):
+    return Entry.of_this_process(control, "http://127.0.0.1:9", "secret", QUERIES)
+
+
+def test_what_was_entered_is_found():
+    directory.enter(entry("c2"))
+    directory.enter(entry())
+    assert directory.entries() == [entry(), entry("c2")]
+    directory.enter(replace(entry(), queries=()))
+    assert [len(found.queries) for found in directory.entries()] == [0, 2]
+
+
+def test_only_the_user_can_read_it(folder):
+    path = directory.enter(entry())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert "secret" not in repr(entry())
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o750, 0o701])
+def test_folder_that_others_can_enter_is_not_used(folder, mode):
+    folder.mkdir()
+    folder.chmod(mode)
+    for use in (directory.entries, lambda: directory.enter(entry())):
+        with pytest.raises(MegaphoneError, match="is not a folder that is private to you; remove it, or set"):
+            use()
+
+
+def test_folder_that_is_a_link_is_not_used(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MegaphoneError, match="is not a folder"):
+        directory.enter(entry())
+
+
+def test_without_a_runtime_folder_it_is_among_the_temporary_files(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere"))
+    assert directory.home().name == f"megaphone-{os.getuid()}"
+
+
+def test_what_a_killed_process_left_is_swept(folder):
+    code = (
+        "import os, signal; from megaphone.service.directory import *\n"
+        "enter(Entry.of_this_process('dead', 'x', 'y', ()))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code])
+    assert [path.name.split("-")[1] for path in folder.iterdir()] == ["dead.json"]
+    assert directory.entries() == []
+    assert list(folder.iterdir()) == []
+
+
+def test_process_that_got_the_number_of_a_dead_one_is_not_it(folder):
+    directory.enter(replace(entry(), began_s=1.0))
+    assert directory.entries() == []
+
+
+def test_what_is_not_an_entry_is_ignored(folder):
+    directory.enter(entry())
+    (folder / "1-x.json").write_text("{")
+    (folder / "2-x.json").write_text(json.dumps({"control": "x"}))
+    assert directory.entries() == [entry()]
+
+
+def test_query_is_known_by_name_by_the_beginning_of_its_id_and_by_its_control():
+    assert [entry().matches(wanted) for wanted in ("words", "aaaa", "bbbb-2", "c1", "a-1", "", "w")] == [
+        *(True, True, True, True),
+        *(False, False, False),
+    ]
+
+
+def test_office_is_open_as_long_as_a_query_runs(folder):
+    office = Office("c1", lambda request: Answer.of(1))
+    assert office.address is None
+    office.update([QUERIES[0]])
+    address = office.address
+    office.update(QUERIES)
+    (found,) = directory.entries()
+    assert (found.address, found.queries) == (address, QUERIES)
+    office.update([])
+    assert (office.address, directory.entries(), list(folder.iterdir())) == (None, [], [])
+
+
+def test_office_that_cannot_open_says_so_and_harms_nobody(folder, caplog):
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    Office("c1", lambda request: Answer.of(1)).update(QUERIES)
+    assert "control c1 cannot be served over HTTP: " in caplog.text
