@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench-count bench-durability bench-nexmark lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench bench-smoke bench-count bench-durability bench-nexmark lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,12 @@ soak: setup java  ## ten minutes of a query: does the disk fill up?
 
 demo: setup java  ## a running query whose state moves while you watch
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.demo
+
+bench: setup java  ## the paper's evaluation in its quick form: about an hour; one that was interrupted goes on
+	$(WITH_JAVA) $(BIN)/megaphone bench run
+
+bench-smoke: setup java  ## every experiment once, with next to nothing to do: does it work?
+	$(WITH_JAVA) $(BIN)/megaphone bench run --form smoke
 
 bench-count: setup java  ## the counting benchmark
 	$(WITH_JAVA) $(BIN)/python benchmarks/count.py

@@ -5,6 +5,7 @@
     megaphone plan VERB ... [QUERY]     what a verb would do: moves, steps, bytes and time
     megaphone rescale --workers N, rebalance, drain WORKER|HOST, migrate, pause, resume, cancel
     megaphone state CHECKPOINT          what a query keeps: its operators, workers and bins
+    megaphone bench VERB                the evaluation: list, run, plot, compare
 
 It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0 done; 1 if it
 cannot be done, or was cancelled; 2 for wrong arguments and what the query refuses; 3 if no such query runs; 130 after
@@ -16,6 +17,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from megaphone.service.grammar import add_verbs
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from megaphone.durability.inspection import BinState, ControlState, Inspection, OperatorState
 
+FORMS = ("smoke", "quick", "full")
 PIPE = 10_000
 """Columns where nobody looks: a line is as long as it is."""
 
@@ -60,7 +63,26 @@ def _parser() -> argparse.ArgumentParser:
     state.add_argument("--bins", action="store_true", help="a line for each bin: its worker and its last snapshot")
     state.add_argument("--json", action="store_true", help="for programs")
     add_verbs(verbs)
+    _add_bench(verbs)
     return parser
+
+
+def _add_bench(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    about = "measure what the paper's evaluation measures"
+    bench = verbs.add_parser("bench", help=about, description=f"{about.capitalize()}.")
+    bench.add_argument("--benchmarks", metavar="FOLDER", default="benchmarks", help="where the experiments are")
+    todo = bench.add_subparsers(dest="todo", required=True, metavar="VERB")
+    todo.add_parser("list", help="the experiments, how long they take, and when they were last run")
+    run = todo.add_parser("run", help="run experiments; one that was interrupted goes on")
+    plot = todo.add_parser("plot", help="draw saved results once more, and write docs/evaluation.md")
+    compare = todo.add_parser("compare", help="every ratio with its verdict; exit code 1 if one is not reached")
+    for verb in (run, plot, compare):
+        verb.add_argument("experiment", nargs="*", help="all, if none is named")
+    run.add_argument("--form", choices=FORMS, default="quick", help="smoke: seconds; quick: minutes; full: hours")
+    run.add_argument("--again", action="store_true", help="also what has been run")
+    for verb in (plot, compare):
+        verb.add_argument("--form", choices=FORMS, help="the newest, if it is not said; full before quick")
+        verb.add_argument("--commit", help="of which commit; the newest, if it is not said")
 
 
 def _location(text: str) -> str:
@@ -72,11 +94,13 @@ def _location(text: str) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from megaphone.errors import MegaphoneError
 
-    if arguments.verb != "state":
+    if arguments.verb not in ("state", "bench"):
         from megaphone.service.console import run
 
         return run(arguments)
     try:
+        if arguments.verb == "bench":
+            return _bench(arguments)
         text = _state(arguments.checkpoint, arguments.bins, arguments.json)
     except MegaphoneError as error:
         print(f"megaphone: {error}", file=sys.stderr)
@@ -84,6 +108,18 @@ def _run(arguments: argparse.Namespace) -> int:
     sys.stdout.write(text)
     sys.stdout.flush()
     return 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from megaphone.harness.bench import Bench
+
+    bench = Bench(Path(arguments.benchmarks).resolve(), _console())
+    if arguments.todo == "list":
+        return bench.list()
+    if arguments.todo == "run":
+        return bench.run(arguments.experiment, arguments.form, arguments.again)
+    show = bench.plot if arguments.todo == "plot" else bench.compare
+    return show(arguments.experiment, arguments.commit, arguments.form)
 
 
 def _state(checkpoint: str, by_bin: bool, as_json: bool) -> str:

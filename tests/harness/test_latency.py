@@ -1,5 +1,7 @@
 """Would catch a histogram that loses samples or misstates a percentile, and latency counted from the wrong moment."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,3 +53,27 @@ def test_schedule_does_not_wait_for_the_system():
     assert schedule.due_by(5_000_000_000) == 0
     assert schedule.due_by(6_000_000_000) == 20_000
     assert schedule.due_ns(20_000) == 6_000_000_000
+
+
+def test_every_percentile_is_told_under_its_true_name():
+    histogram = Histogram()
+    histogram.record(np.arange(1, 100_001) * 10_000)
+    told = histogram.summary()
+    truth = {"p25_ms": 250, "p50_ms": 500, "p75_ms": 750, "p95_ms": 950, "p99_ms": 990, "p99.9_ms": 999, "max_ms": 1000}
+    assert {name: told[name] for name in truth} == pytest.approx(truth, rel=1 / 32)
+    assert (told["max_ms"], told["records"]) == (1000, 100_000)
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=100))
+def test_saved_histogram_is_read_back(samples):
+    histogram = Histogram()
+    histogram.record(np.array(samples))
+    read = Histogram.read(json.loads(json.dumps(histogram.saved())))
+    assert (read.summary(), read.ccdf()) == (histogram.summary(), histogram.ccdf())
+
+
+def test_ccdf_is_the_share_at_or_above():
+    histogram = Histogram()
+    histogram.record(np.array([10**6] * 90 + [10**7] * 9 + [10**9]))
+    assert [round(share, 2) for _, share in histogram.ccdf()] == [1.0, 0.1, 0.01]
+    assert histogram.ccdf()[-1][0] == 1000

@@ -219,7 +219,12 @@ def _finish(console: Console, outcomes: list[Outcome], timeline: Timeline) -> No
     picture = OUT / "latency.png"
     spans = [Span(outcome.strategy, outcome.began_s, outcome.ended_s) for outcome in outcomes]
     moved = outcomes[0].bytes_moved / 1e9
-    draw_timeline(timeline, spans, f"{moved:.1f} GB of state moved while {RATE:,} words a second are counted", picture)
+    draw_timeline(
+        list(timeline.rows()),
+        spans,
+        f"{moved:.1f} GB of state moved while {RATE:,} words a second are counted",
+        picture,
+    )
     summary = {"strategies": [_as_json(outcome) for outcome in outcomes], "picture": str(picture)}
     (OUT / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     console.print(_table(outcomes))

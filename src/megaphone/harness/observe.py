@@ -5,6 +5,7 @@ Neighbours: source.py counts the records, timeline.py takes the epochs.
 """
 
 import json
+import time
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,13 @@ class Observer:
         self._seen = -1
         self.timeline: Timeline | None = None
         self.last_epoch_ms = 0.0
+        self.done = 0
+        """Records of the schedule, up to the last that is done."""
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Go on with the query that was started in the place of the last."""
+        self.look()
+        self._query = query
 
     def look(self) -> None:
         """Take in the epochs that ended since the last look."""
@@ -48,7 +56,19 @@ class Observer:
         if self.timeline is None:
             self.timeline = Timeline(Schedule(end["start_ns"], self._rate))
         self.last_epoch_ms = raw["durationMs"]["triggerExecution"]
-        self.timeline.add(Epoch(max(0, start - self._preload), last - self._preload, _done_ns(raw)))
+        self.done = last - self._preload
+        self.timeline.add(Epoch(max(0, start - self._preload), self.done, _done_ns(raw)))
+
+    def close(self, end_s: float) -> int:
+        """Count as done now what was due before a moment and is not done: it is at least that late. How many?"""
+        if self.timeline is None:
+            return 0
+        due = self.timeline.schedule.due_by(int(end_s * 1e9))
+        late, first = max(0, due - self.done), self.done
+        if late:
+            self.done = due
+            self.timeline.add(Epoch(first, due, time.time_ns()))
+        return late
 
 
 def _done_ns(raw: dict[str, Any]) -> int:

@@ -1,11 +1,12 @@
-"""Reports: the latency timeline as a picture.
+"""Reports: what was measured, as pictures.
 
-Made from measured rows only.  Neighbours: timeline.py gives the rows.
+Made from saved rows only.  Neighbours: timeline.py and latency.py give the rows, the experiments say which to draw.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -13,8 +14,6 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.ticker import NullFormatter, ScalarFormatter
-
-from megaphone.harness.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +25,131 @@ class Span:
     end: float
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One timeline among several."""
+
+    title: str
+    rows: Sequence[Mapping[str, float]]
+    spans: Sequence[Span] = ()
+
+
+Points = Sequence[tuple[float, float]]
+
+DUE = "ms from when a record was due"
 TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
-SERIES = (("max_ms", "max", "#b2182b"), ("p99_ms", "p99", "#ef8a62"), ("p50_ms", "p50", "#2166ac"))
+SERIES = (
+    ("max_ms", "max", "#b2182b"),
+    ("p99.9_ms", "p99.9", "#d6604d"),
+    ("p99_ms", "p99", "#ef8a62"),
+    ("p95_ms", "p95", "#fddbc7"),
+    ("p75_ms", "p75", "#92c5de"),
+    ("p50_ms", "p50", "#2166ac"),
+    ("p25_ms", "p25", "#053061"),
+)
+FEW = ("max_ms", "p99_ms", "p50_ms")
+"""What one can tell apart in a small picture."""
+COLOURS = ("#2166ac", "#b2182b", "#1b7837", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#c51b7d", "#8c510a", "#000000")
 
 
-def draw_timeline(timeline: Timeline, spans: Sequence[Span], title: str, path: Path) -> None:
+def draw_timeline(rows: Sequence[Mapping[str, float]], spans: Sequence[Span], title: str, path: Path) -> None:
     """Latency over time, the migrations shaded."""
-    rows = [row for row in timeline.rows() if row["second"] >= 1]
-    figure, axes = plt.subplots(figsize=(11, 4), dpi=110)
-    seconds = [row["second"] for row in rows]
+    draw_timelines([Panel(title, [row for row in rows if row["second"] >= 1], spans)], path)
+
+
+def draw_timelines(panels: Sequence[Panel], path: Path, across: int = 1, series: Sequence[str] = FEW) -> None:
+    """Timelines beside and below each other, all on the same scale."""
+    down = -(-len(panels) // across)
+    figure, grid = plt.subplots(down, across, figsize=(11, 1 + 3 * down), dpi=110, sharey=True, squeeze=False)
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _timeline(axes, panel, series)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    _milliseconds(grid.flat[0], [row for panel in panels for row in panel.rows])
+    for axes in grid[:, 0]:
+        axes.set_ylabel(DUE, fontsize=9)
+    grid.flat[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(series), frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def _timeline(axes: Any, panel: Panel, series: Sequence[str]) -> None:
+    seconds = [row["second"] for row in panel.rows]
     for name, label, colour in SERIES:
-        axes.plot(seconds, [row[name] for row in rows], label=label, color=colour, linewidth=1.3)
-    top = max(row["max_ms"] for row in rows)
-    for span in spans:
+        if name in series:
+            axes.plot(seconds, [row[name] for row in panel.rows], label=label, color=colour, linewidth=1.2)
+    top = max((row["max_ms"] for row in panel.rows), default=1)
+    for span in panel.spans:
         axes.axvspan(span.begin, span.end, color="#999999", alpha=0.25, linewidth=0)
-        axes.text((span.begin + span.end) / 2, top * 1.25, span.label, ha="center", va="bottom", fontsize=10)
+        axes.text((span.begin + span.end) / 2, top * 1.2, span.label, ha="center", va="bottom", fontsize=8)
+    axes.set_title(panel.title, fontsize=10, loc="left")
+    axes.set_xlabel("seconds", fontsize=9)
+    axes.grid(True, which="both", alpha=0.2)
+
+
+def _milliseconds(axes: Any, rows: Sequence[Mapping[str, float]]) -> None:
+    """A logarithmic scale with plain numbers on it."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    bottom = min(row["p50_ms"] for row in rows)
+    top = max((row["max_ms"] for row in rows), default=1)
+    bottom = min((row["p50_ms"] for row in rows if row["p50_ms"] > 0), default=1)
     axes.set_yticks([tick for tick in TICKS if bottom / 2 < tick < top * 2])
     axes.set_ylim(top=top * 2)
-    axes.set_xlabel("seconds")
-    axes.set_ylabel("ms from when a record was due")
-    axes.set_title(title, fontsize=11, loc="left")
-    axes.grid(True, which="both", alpha=0.2)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False)
+
+
+def draw_ccdf(panels: Mapping[str, Mapping[str, Points]], path: Path) -> None:
+    """The share of records that took longer than so many milliseconds: a line for each variant."""
+    figure, grid = plt.subplots(1, len(panels), figsize=(11, 4), dpi=110, sharey=True, squeeze=False)
+    for axes, (title, lines) in zip(grid.flat, panels.items(), strict=True):
+        for (label, points), colour in zip(lines.items(), COLOURS, strict=False):
+            axes.step(*zip(*points, strict=True), where="post", label=label, color=colour, linewidth=1.2)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(DUE)
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.grid(True, which="both", alpha=0.2)
+    grid.flat[0].set_ylabel("share of records above")
+    grid.flat[-1].legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def draw_curves(
+    panels: Mapping[str, Mapping[str, Points]], across: str, up: str, path: Path, scale: str = "log"
+) -> None:
+    """A line with marks for each variant, panel by panel."""
+    figure, grid = plt.subplots(1, len(panels), figsize=(11, 4), dpi=110, squeeze=False)
+    for axes, (title, lines) in zip(grid.flat, panels.items(), strict=True):
+        for (label, points), colour in zip(lines.items(), COLOURS, strict=False):
+            mark = "o" if scale == "log" else None
+            axes.plot(*zip(*points, strict=True), marker=mark, label=label, color=colour, linewidth=1.3)
+        axes.set_xscale(scale)
+        axes.set_yscale(scale)
+        axes.set_xlabel(across)
+        axes.set_title(title, fontsize=10, loc="left")
+        axes.grid(True, which="both", alpha=0.2)
+        if scale != "log":
+            axes.set_ylim(bottom=0)
+    grid.flat[0].set_ylabel(up)
+    grid.flat[-1].legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def draw_bars(bars: Mapping[str, float], across: str, path: Path) -> None:
+    """A bar for each variant, on a logarithmic scale, with its figure."""
+    figure, axes = plt.subplots(figsize=(11, 1 + 0.45 * max(1, len(bars))), dpi=110)
+    names = list(bars)[::-1]
+    drawn = axes.barh(names, [max(bars[name], 1e-9) for name in names], color=COLOURS[0])
+    axes.bar_label(drawn, labels=[f"{bars[name]:,.0f}" for name in names], padding=4, fontsize=9)
+    axes.set_xscale("log")
+    axes.set_xlabel(across)
+    axes.margins(x=0.15)
+    axes.grid(True, axis="x", which="both", alpha=0.2)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    # Without the version of the library in it, the same results give the same bytes.
+    figure.savefig(path, metadata={"Software": None})
     plt.close(figure)

@@ -4,12 +4,12 @@ A sample belongs to the interval in which its record was due, so a stall shows w
 Neighbours: latency.py, report.py draws it.  Paper: latency every 250 ms.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from megaphone.harness.latency import Histogram
+from megaphone.harness.latency import Histogram, Summary
 from megaphone.harness.schedule import SECOND_NS, Schedule
 
 INTERVAL_NS = 250_000_000
@@ -48,12 +48,7 @@ class Timeline:
             if begin_ns <= self.schedule.start_ns + number * INTERVAL_NS < end_ns
         )
 
-    def rows(self) -> Iterator[Mapping[str, float]]:
-        """Seconds since the start, and p50, p99 and max in milliseconds, interval by interval."""
+    def rows(self) -> Iterator[Summary]:
+        """Seconds since the start, and the percentiles and the maximum in milliseconds, interval by interval."""
         for number, histogram in sorted(self.intervals.items()):
-            yield {
-                "second": number * INTERVAL_NS / 1e9,
-                "p50_ms": histogram.quantile(0.5) / 1e6,
-                "p99_ms": histogram.quantile(0.99) / 1e6,
-                "max_ms": histogram.max / 1e6,
-            }
+            yield {"second": number * INTERVAL_NS / 1e9, **histogram.summary()}
