@@ -37,3 +37,12 @@ def test_open_loop_starts_when_the_preload_is_done_and_keeps_its_start():
     later = reader.latestOffset({"record": 10, "start_ns": first["start_ns"] - 10**9}, None)
     assert 1010 <= later["record"] < 3000
     assert later["start_ns"] == first["start_ns"] - 10**9
+
+
+def test_preload_comes_in_as_many_epochs_as_it_needs():
+    reader = KeysReader({"keys": "10", "preload": "10", "preload_rows": "4", "rate": "1000"})
+    ends, offset = [], reader.initialOffset()
+    while offset["record"] < 10:
+        offset = reader.latestOffset(offset, None)
+        ends.append(offset["record"])
+    assert ends == [4, 8, 10]

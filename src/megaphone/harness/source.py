@@ -2,8 +2,8 @@
 
 Record i is computed from i and the seed alone, so partitions generate in parallel and a replay gives the same rows.
 Options: keys (how many there are), seed, partitions; and either rows (records in every epoch: as fast as it can) or
-rate (records a second, open loop by the wall clock); preload (records, each key in turn, that come before the rest in
-one epoch).  Neighbours: schedule.py.
+rate (records a second, open loop by the wall clock); preload (records, each key in turn, that come before the rest) and
+preload_rows (how many of them in an epoch; all, if it is not said).  Neighbours: schedule.py.
 """
 
 import time
@@ -61,17 +61,18 @@ class KeysReader(DataSourceStreamReader):
         self._rows = int(options["rows"]) if "rows" in options else None
         self._rate = float(options.get("rate", "10000"))
         self._preload = int(options.get("preload", "0"))
+        self._preload_rows = int(options.get("preload_rows", "0")) or self._preload
 
     def initialOffset(self) -> dict[str, int]:
         """Before the first record."""
         return {"record": 0, "start_ns": 0}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """All records due by now, or a fixed number more; the records of a preload come first, at once."""
+        """All records due by now, or a fixed number more; the records of a preload come first."""
         leave_quietly()
         first, start_ns = start["record"], start["start_ns"]
         if first < self._preload:
-            return {"record": self._preload, "start_ns": 0}
+            return {"record": min(first + self._preload_rows, self._preload), "start_ns": 0}
         if self._rows is not None:
             return {"record": first + self._rows, "start_ns": 0}
         now = time.time_ns()

@@ -1,0 +1,96 @@
+"""How do latency and duration of a migration change with the size of the state?
+
+Key count with 2^12 bins (2^10 in the quick form), from ten megabytes to the largest state that fits the machine with
+room for what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from megaphone.harness.experiment import Experiment, Form, Parameters, Ratio, Result, Table
+from megaphone.harness.recipe import (
+    ALL_AT_ONCE,
+    FLUID,
+    MIGRATION_HEADS,
+    count,
+    counting,
+    lasted_s,
+    migration_rows,
+    migrations,
+    most,
+    over,
+    seconds,
+    size,
+    strategies_of,
+    tuned,
+    worst_ms,
+)
+
+SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 4e9), "full": (10e6, 40e6, 160e6, 640e6, 2.5e9, 6e9, 12e9)}
+"""Bytes of state; the last leaves half of 24 GiB for what is in flight, Spark, and the system."""
+SHIFT = {"smoke": 4, "quick": 10, "full": 12}
+FLUID_TOO = {"smoke": True, "quick": False, "full": True}
+
+
+def runs(form: Form) -> list[Parameters]:
+    """One for each size."""
+    return [_run(form, int(bytes) // 8) for bytes in SIZES[form]]
+
+
+def _run(form: Form, keys: int) -> Parameters:
+    bins = 1 << SHIFT[form]
+    strategies = [tuned(keys, bins), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
+    return counting(form, size(keys * 8), keys=keys, bins=bins, strategies=strategies)
+
+
+def table(results: Sequence[Result]) -> Table:
+    """Every migration."""
+    rows = [row for result in results for row in migration_rows(result, result["parameters"]["name"])]
+    return Table(("state", *MIGRATION_HEADS), rows)
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """Maximum latency and duration over the size of the state, a line for each strategy."""
+    from megaphone.harness.report import draw_curves
+
+    latency: dict[str, Any] = {}
+    duration: dict[str, Any] = {}
+    for strategy in strategies_of(results):
+        found = [(result["parameters"]["keys"] * 8 / 1e6, migrations(result, strategy)) for result in results]
+        latency[strategy] = [(bytes, worst_ms(some) or 0) for bytes, some in found if some]
+        duration[strategy] = [(bytes, lasted_s(some) or 0) for bytes, some in found if some]
+    latency["steady"] = [(result["parameters"]["keys"] * 8 / 1e6, result["steady"]["max_ms"]) for result in results]
+    draw_curves({"maximum latency, ms": latency, "duration, s": duration}, "MB of state", "", path)
+
+
+def ratios(results: Sequence[Result]) -> list[Ratio]:
+    """Tuned to steady at every size, tuned below all-at-once at the largest, and how all-at-once grows."""
+    tuned_to_steady = [over(worst_ms(migrations(found, "batched")), found["steady"]["max_ms"]) for found in results]
+    ordered = sorted(results, key=lambda result: result["parameters"]["keys"])
+    first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
+    below = grown = None
+    if first and last:
+        at_once = worst_ms(migrations(last, "all_at_once"))
+        below = over(at_once, worst_ms(migrations(last, "batched")))
+        grown = over(at_once, worst_ms(migrations(first, "all_at_once")))
+    return [
+        Ratio("maximum latency of a tuned migration to steady, worst of the sizes", most(tuned_to_steady), most=1.5),
+        Ratio("maximum latency of all_at_once to a tuned migration, largest state", below, least=10),
+        Ratio("maximum latency of all_at_once, largest state to smallest", grown, least=2),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="keys_vary",
+    question="How do latency and duration of a migration change with the size of the state?",
+    paper="figures 1 and 17",
+    claim="both grow with the state for every strategy; fluid and batched stay orders of magnitude below all-at-once.",
+    criteria=("A5", "J2", "J6"),
+    runs=runs,
+    run=count,
+    table=table,
+    draw=draw,
+    ratios=ratios,
+    seconds=seconds,
+)

@@ -1,0 +1,186 @@
+"""The paper's counting benchmarks: a running count for each key, migrateable and native.
+
+Key count: keys are dense, and a bin's state is a plain array of counts, the place of a key its high bits. Hash count:
+keys are looked up, in sorted arrays. One output row for each key and epoch, as Spark's own aggregation gives.
+Preloaded: a key count's arrays are made at full length and written to, with one record for each bin; a hash count's
+keys come through the stream.  Neighbours: source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from megaphone.dataflow.folds import States, vectorised
+from megaphone.dataflow.records import Records, runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from megaphone.engine.spark.control import Control
+
+Counts = npt.NDArray[np.int64]
+OUTPUT = "key long, n long"
+WIDTH = 44
+"""Bits for a place within a bin: 16 tera keys; what is left is for twenty bits of bin."""
+PRELOAD_ROWS = 2_000_000
+"""Keys in an epoch while a hash count is filled: what a worker holds of one epoch does not grow with the state."""
+KEY_BYTES = {"key": 8, "hash": 16}
+"""A count; a key and its count."""
+
+
+def key_count(shift: int) -> Callable[..., Any]:
+    """The fold of a key count with 2^shift bins: the low bits of a key are its bin, the others its place there."""
+
+    @vectorised
+    def count(records: Records, states: States, _: Any) -> dict[str, Any]:
+        places, times = np.unique(
+            (records.bins.astype(np.int64) << WIDTH) | (records.column("key") >> shift), return_counts=True
+        )
+        bins, at = places >> WIDTH, places & ((1 << WIDTH) - 1)
+        counts, numbers = np.empty(len(places), np.int64), bins.tolist()
+        for start, stop in runs(bins):
+            state, here = states[numbers[start]], at[start:stop]
+            state[here] += times[start:stop]
+            counts[start:stop] = state[here]
+        return {"key": (at << shift) | bins, "n": counts}
+
+    return count
+
+
+def seen_once(length: int) -> Counts:
+    """A bin of a key count, preloaded: every page of it is there, as if each key had been seen once."""
+    return np.ones(length, np.int64)
+
+
+class KeyCount:
+    """A worker's share of a native key count: the place of a key is its number over the number of workers."""
+
+    def __init__(self, workers: int, length: int) -> None:
+        """Preloaded."""
+        self.workers, self.counts = workers, seen_once(length)
+
+    def step(self, records: Records, *, bound: int) -> dict[str, Any]:
+        """Count what has come."""
+        keys, times = np.unique(records.column("key"), return_counts=True)
+        at = keys // self.workers
+        self.counts[at] += times
+        return {"key": keys, "n": self.counts[at]}
+
+
+class HashCounts:
+    """Keys, sorted, and how often each was seen.
+
+    >>> counts = HashCounts()
+    >>> counts.add(np.array([3, 5]), np.array([1, 2])).tolist(), counts.add(np.array([4, 5]), np.array([1, 1])).tolist()
+    ([1, 2], [1, 3])
+    """
+
+    __slots__ = ("counts", "keys")
+
+    END = np.iinfo(np.int64).max
+    """A key that none has, behind the last: a search then always ends at a key."""
+
+    def __init__(self) -> None:
+        """No key was seen."""
+        self.keys: Counts = np.array([self.END])
+        self.counts: Counts = np.zeros(1, np.int64)
+
+    def add(self, found: Counts, times: Counts) -> Counts:
+        """Add to the counts of sorted, distinct keys, and return what they are now."""
+        at = self.keys.searchsorted(found)
+        known = self.keys[at] == found
+        if not known.all():
+            self._insert(found[~known])
+            at = self.keys.searchsorted(found)
+        self.counts[at] += times
+        return self.counts[at]
+
+    def _insert(self, new: Counts) -> None:
+        at = self.keys.searchsorted(new)
+        self.keys = np.insert(self.keys, at, new)
+        self.counts = np.insert(self.counts, at, 0)
+
+
+@vectorised
+def hash_count(records: Records, states: States, _: Any) -> dict[str, Any]:
+    """The fold of a hash count."""
+    order = np.lexsort((records.column("key"), records.bins))
+    bins, keys = records.bins[order], records.column("key")[order]
+    first = np.flatnonzero((np.diff(bins, prepend=bins[:1]) != 0) | (np.diff(keys, prepend=keys[:1] - 1) != 0))
+    times = np.diff(first, append=len(keys))
+    bins, keys = bins[first], keys[first]
+    counts, numbers = np.empty(len(keys), np.int64), bins.tolist()
+    for start, stop in runs(bins):
+        counts[start:stop] = states[numbers[start]].add(keys[start:stop], times[start:stop])
+    return {"key": keys, "n": counts}
+
+
+class HashCount:
+    """A worker's share of a native hash count."""
+
+    def __init__(self) -> None:
+        """No key was seen."""
+        self.counts = HashCounts()
+
+    def step(self, records: Records, *, bound: int) -> dict[str, Any]:
+        """Count what has come."""
+        keys, times = np.unique(records.column("key"), return_counts=True)
+        return {"key": keys, "n": self.counts.add(keys, times)}
+
+
+def preload_of(parameters: Mapping[str, Any]) -> int:
+    """How many records come before the schedule begins."""
+    return int(parameters["bins"] if parameters["benchmark"] == "key" else parameters["keys"])
+
+
+def state_bytes(parameters: Mapping[str, Any]) -> int:
+    """Bytes of state in all."""
+    return int(parameters["keys"]) * KEY_BYTES[parameters["benchmark"]]
+
+
+def source(spark: "SparkSession", parameters: Mapping[str, Any]) -> "DataFrame":
+    """The stream of keys."""
+    from megaphone.harness.source import FORMAT
+
+    options = {name: parameters[name] for name in ("keys", "seed", "rate", "rows") if name in parameters}
+    preload = {"preload": preload_of(parameters), "preload_rows": PRELOAD_ROWS}
+    return spark.readStream.format(FORMAT).options(**options, **preload).load()
+
+
+def build(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":
+    """The count that the parameters ask for, and its control."""
+    versions = {"migrateable": _migrateable, "native": _native}
+    return versions[parameters["version"]](spark, parameters)
+
+
+def _migrateable(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":
+    from pyspark.sql import functions as sf
+
+    from megaphone.engine.spark.control import Control
+    from megaphone.engine.spark.operators import Bits, unary
+
+    bins, keys = parameters["bins"], source(spark, parameters)
+    control = Control(spark, parameters["workers"], bins, snapshot_share=parameters["snapshot_share"])
+    if parameters["benchmark"] == "hash":
+        return unary(control, keys, "key", hash_count, OUTPUT, state=HashCounts), control
+    shift, length = bins.bit_length() - 1, -(-parameters["keys"] // bins)
+    exchange = Bits(sf.shiftleft("key", 64 - shift))
+    return unary(control, keys, exchange, key_count(shift), OUTPUT, state=partial(seen_once, length)), control
+
+
+def _native(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":
+    from pyspark.sql import functions as sf
+
+    from megaphone.engine.spark.control import Control
+    from megaphone.engine.spark.operators import Bits, native
+
+    workers, keys = parameters["workers"], source(spark, parameters)
+    # Nobody looks at its bins, but a control has some.
+    control = Control(spark, workers, bins=1 << max(1, (workers - 1).bit_length()), snapshot_share=0)
+    if parameters["benchmark"] == "hash":
+        return native(control, [keys], ["key"], HashCount, OUTPUT), control
+    logic = partial(KeyCount, workers, -(-parameters["keys"] // workers))
+    return native(control, [keys], [Bits(sf.col("key"))], logic, OUTPUT), control
