@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import psutil
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
+from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
@@ -36,68 +35,18 @@ from megaphone.dataflow.exchange import encode
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.routing import address
+from megaphone.harness import today
+from megaphone.harness.counting import OUTPUT, HashCounts, hash_count
 from megaphone.harness.quiet import errors_to
-from megaphone.harness.source import FORMAT, KeysSource, keys_of
+from megaphone.harness.saturation import durations_of
+from megaphone.harness.source import FORMAT, keys_of
+from megaphone.harness.stage import Stage
 from megaphone.progress import Time
 
 KEYS = 1_000_000
 EPOCH_LIMIT_S = 4.0
 """A rate counts only if an epoch takes no longer: else one could buy any rate with latency."""
 OUT = Path("out/bench-count")
-
-
-@megaphone.vectorised
-def count(records: megaphone.Records, states: megaphone.States, _: Any) -> dict[str, Any]:
-    """The running count of each key: one output row per key and epoch, as Spark's own aggregation gives."""
-    keys = records.column("key")
-    touched, counts = [], []
-    for bin, start, stop in records.spans():
-        found, times = np.unique(keys[start:stop], return_counts=True)
-        touched.append(found)
-        counts.append(states[bin].add(found, times))
-    return {"key": np.concatenate(touched), "n": np.concatenate(counts)}
-
-
-class Counts:
-    """Keys, sorted, and how often each was seen."""
-
-    def __init__(self) -> None:
-        """No key was seen."""
-        self.keys = np.empty(0, np.int64)
-        self.counts = np.empty(0, np.int64)
-
-    def add(self, found: Any, times: Any) -> Any:
-        """Add to the counts of sorted, distinct keys, and return what they are now."""
-        at = np.searchsorted(self.keys, found)
-        known = at < len(self.keys)
-        known[known] = self.keys[at[known]] == found[known]
-        if not known.all():
-            self._insert(found[~known])
-            at = np.searchsorted(self.keys, found)
-        self.counts[at] += times
-        return self.counts[at]
-
-    def _insert(self, new: Any) -> None:
-        at = np.searchsorted(self.keys, new)
-        self.keys = np.insert(self.keys, at, new)
-        self.counts = np.insert(self.counts, at, 0)
-
-
-class Counter(StatefulProcessor):
-    """The same with Spark's own Python state API."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark's set-up."""
-        self._count = handle.getValueState("count", "n long")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timers: Any) -> Iterator[pd.DataFrame]:
-        """Spark's way of giving a key its rows."""
-        n = sum(len(part) for part in rows) + (self._count.get()[0] if self._count.exists() else 0)
-        self._count.update((n,))
-        yield pd.DataFrame({"key": [key[0]], "n": [n]})
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +69,8 @@ class Bench:
         """Start Spark."""
         self.console = console
         self.folder = Path(tempfile.mkdtemp(prefix="megaphone-bench-"))
-        builder = megaphone.tuned(SparkSession.builder.master("local[2]").appName("bench-count"))
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "FATAL",
-            "spark.driver.memory": "6g",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.streaming.stateStore.providerClass": (
-                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-            ),
-            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        }
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        self.spark = builder.getOrCreate()
-        self.spark.dataSource.register(KeysSource)
+        self.stage = Stage(lambda what: None)
+        self.spark = self.stage.spark
 
     @contextmanager
     def query(self, build: Build, rows: int, preload: int = 0) -> Iterator[tuple[StreamingQuery, Any]]:
@@ -164,22 +99,8 @@ class Bench:
 
     def close(self) -> None:
         """Stop Spark."""
-        self.spark.stop()
+        self.stage.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def durations_of(query: StreamingQuery, warm: int, epochs: int) -> list[float]:
-    """Seconds that epochs took, the first `warm` left out."""
-    durations: dict[int, float] = {}
-    while True:
-        if query.exception() is not None:
-            raise RuntimeError(query.exception())
-        for progress in query.recentProgress:
-            durations[progress.batchId] = progress.durationMs["triggerExecution"] / 1000
-        measured = [took for batch, took in sorted(durations.items()) if batch >= warm]
-        if len(measured) >= epochs:
-            return measured[:epochs]
-        time.sleep(0.05)
 
 
 def ours(bins: int) -> Build:
@@ -187,20 +108,14 @@ def ours(bins: int) -> Build:
 
     def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
         control = megaphone.Control(source.sparkSession, workers=2, bins=bins)
-        return megaphone.unary(control, source, "key", count, "key long, n long", state=Counts), control
+        return megaphone.unary(control, source, "key", hash_count, OUTPUT, state=HashCounts), control
 
     return build
 
 
-def builtin(source: DataFrame) -> tuple[DataFrame, None]:
-    """Spark's own aggregation."""
-    return source.groupBy("key").count(), None
-
-
-def in_pandas(source: DataFrame) -> tuple[DataFrame, None]:
-    """Spark's own state API for Python."""
-    counted = source.groupBy("key").transformWithStateInPandas(Counter(), "key long, n long", "Update", "None")
-    return counted, None
+def plain(way: str) -> Build:
+    """One of Spark's own ways."""
+    return lambda source: (today.WAYS[way](source), None)
 
 
 def best(rates: list[Rate]) -> Rate:
@@ -214,7 +129,7 @@ def steps(bench: Bench) -> dict[str, float]:
 
     def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
         control = megaphone.Control(source.sparkSession, workers=2, bins=64)
-        heavy = lambda: {"ballast": np.ones((16 << 20) // 8), "counts": Counts()}  # noqa: E731
+        heavy = lambda: {"ballast": np.ones((16 << 20) // 8), "counts": HashCounts()}  # noqa: E731
 
         @megaphone.vectorised
         def fold(records: megaphone.Records, states: megaphone.States, _: Any) -> dict[str, Any]:
@@ -334,14 +249,14 @@ def _measure(bench: Bench, quick: bool) -> dict[str, Any]:
     for bins in (1 << 8, 1 << 12):
         name = f"megaphone, 2^{bins.bit_length() - 1} bins"
         rates[name] = [bench.rate(name, ours(bins), rows, epochs) for rows in sizes]
-    name = "groupBy().count(), RocksDB"
-    rates[name] = [bench.rate(name, builtin, rows, 3) for rows in (200_000, 600_000, 1_000_000)]
+    name = "groupBy().count()"
+    rates[name] = [bench.rate(name, plain(name), rows, 3) for rows in (200_000, 600_000, 1_000_000)]
     name = "transformWithStateInPandas"
-    rates[name] = [bench.rate(name, in_pandas, rows, 2, preload=0) for rows in (5_000,)]
+    rates[name] = [bench.rate(name, plain(name), rows, 2, preload=0) for rows in (5_000,)]
     console.print("short epochs of 10 records")
     short = {
         "megaphone": bench.rate("megaphone, 2^8 bins", ours(1 << 8), 10, 40, preload=0).epoch_s,
-        "groupBy().count()": bench.rate("groupBy().count(), RocksDB", builtin, 10, 40, preload=0).epoch_s,
+        "groupBy().count()": bench.rate("groupBy().count()", plain("groupBy().count()"), 10, 40, preload=0).epoch_s,
     }
     console.print("steps: one bin of 16 MB an epoch, then all at once")
     moved = steps(bench)
@@ -361,7 +276,7 @@ def _ratios(rates: dict[str, float], short: dict[str, float], moved: dict[str, f
     slowest = min(rate for name, rate in rates.items() if name.startswith("megaphone"))
     extra_s = (moved["all_at_once_epoch_ms"] - moved["steady_epoch_ms"]) / 1000
     return {
-        "to groupBy().count()": slowest / rates["groupBy().count(), RocksDB"],
+        "to groupBy().count()": slowest / rates["groupBy().count()"],
         "to transformWithStateInPandas": slowest / rates["transformWithStateInPandas"],
         "short epoch to Spark's": short["megaphone"] / short["groupBy().count()"],
         "fluid epoch to steady": moved["fluid_epoch_ms"] / moved["steady_epoch_ms"],
