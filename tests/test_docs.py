@@ -92,7 +92,11 @@ def test_every_claim_has_a_test_beside_it():
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_named_file_exists(page):
     named = [span for span in SPAN.findall(prose(page)) if re.fullmatch(r"[\w/]+\.py", span)]
-    files = [path.as_posix() for folder in (PACKAGE, ROOT / "tests") for path in folder.rglob("*.py")]
+    files = [
+        path.as_posix()
+        for folder in (PACKAGE, ROOT / "tests", ROOT / "scripts", ROOT / "benchmarks")
+        for path in folder.rglob("*.py")
+    ]
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
