@@ -26,8 +26,9 @@ def table(results: Sequence[Result]) -> Table:
     """The most that there was, steady and in each migration."""
     rows = []
     for result in results:
-        steady, state = result["steady_memory"], size(state_bytes(result["parameters"]))
+        state = size(state_bytes(result["parameters"]))
         for found in result["migrations"]:
+            steady = found["memory_before"]
             cells = [size(part[role]) for role in ("total", "workers", "jvm") for part in (steady, found["memory"])]
             ratio = over(found["memory"]["total"], steady["total"])
             name = f"{found['strategy']}, {found['way']}"
@@ -51,9 +52,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def peak_to_steady(results: Sequence[Result], strategy: str) -> float | None:
-    """The most memory during a strategy's migrations, to the most in its steady stretches."""
+    """The most memory during a strategy's migrations, to the most in the steady stretch before each."""
     return most(
-        over(found["memory"]["total"], result["steady_memory"]["total"])
+        over(found["memory"]["total"], found["memory_before"]["total"])
         for result in results
         for found in result["migrations"]
         if found["strategy"] == strategy

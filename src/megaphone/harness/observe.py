@@ -32,6 +32,8 @@ class Observer:
         self.last_epoch_ms = 0.0
         self.done = 0
         """Records of the schedule, up to the last that is done."""
+        self.skipped = 0
+        """Records that no epoch had: a query that is rescaled offline may leave some out."""
 
     def follow(self, query: StreamingQuery) -> None:
         """Go on with the query that was started in the place of the last."""
@@ -56,8 +58,10 @@ class Observer:
         if self.timeline is None:
             self.timeline = Timeline(Schedule(end["start_ns"], self._rate))
         self.last_epoch_ms = raw["durationMs"]["triggerExecution"]
+        first = max(0, start - self._preload)
+        self.skipped += first - self.done
         self.done = last - self._preload
-        self.timeline.add(Epoch(max(0, start - self._preload), self.done, _done_ns(raw)))
+        self.timeline.add(Epoch(first, self.done, _done_ns(raw)))
 
     def close(self, end_s: float) -> int:
         """Count as done now what was due before a moment and is not done: it is at least that late. How many?"""

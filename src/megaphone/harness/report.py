@@ -3,8 +3,9 @@
 Made from saved rows only.  Neighbours: timeline.py and latency.py give the rows, the experiments say which to draw.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFormatter
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,11 @@ def _timeline(axes: Any, panel: Panel, series: Sequence[str]) -> None:
         if name in series:
             axes.plot(seconds, [row[name] for row in panel.rows], label=label, color=colour, linewidth=1.2)
     top = max((row["max_ms"] for row in panel.rows), default=1)
-    for span in panel.spans:
+    for number, span in enumerate(panel.spans):
         axes.axvspan(span.begin, span.end, color="#999999", alpha=0.25, linewidth=0)
-        axes.text((span.begin + span.end) / 2, top * 1.2, span.label, ha="center", va="bottom", fontsize=8)
+        # In turn higher and lower: short migrations have no room for their names side by side.
+        height = top * (1.15 if number % 2 else 1.5)
+        axes.text((span.begin + span.end) / 2, height, span.label, ha="center", va="bottom", fontsize=8)
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel("seconds", fontsize=9)
     axes.grid(True, which="both", alpha=0.2)
@@ -94,14 +97,14 @@ def _milliseconds(axes: Any, rows: Sequence[Mapping[str, float]]) -> None:
     top = max((row["max_ms"] for row in rows), default=1)
     bottom = min((row["p50_ms"] for row in rows if row["p50_ms"] > 0), default=1)
     axes.set_yticks([tick for tick in TICKS if bottom / 2 < tick < top * 2])
-    axes.set_ylim(top=top * 2)
+    axes.set_ylim(top=top * 2.5)
 
 
 def draw_ccdf(panels: Mapping[str, Mapping[str, Points]], path: Path) -> None:
     """The share of records that took longer than so many milliseconds: a line for each variant."""
     figure, grid = plt.subplots(1, len(panels), figsize=(11, 4), dpi=110, sharey=True, squeeze=False)
     for axes, (title, lines) in zip(grid.flat, panels.items(), strict=True):
-        for (label, points), colour in zip(lines.items(), COLOURS, strict=False):
+        for (label, points), colour in _coloured(lines):
             axes.step(*zip(*points, strict=True), where="post", label=label, color=colour, linewidth=1.2)
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -119,7 +122,7 @@ def draw_curves(
     """A line with marks for each variant, panel by panel."""
     figure, grid = plt.subplots(1, len(panels), figsize=(11, 4), dpi=110, squeeze=False)
     for axes, (title, lines) in zip(grid.flat, panels.items(), strict=True):
-        for (label, points), colour in zip(lines.items(), COLOURS, strict=False):
+        for (label, points), colour in _coloured(lines):
             mark = "o" if scale == "log" else None
             axes.plot(*zip(*points, strict=True), marker=mark, label=label, color=colour, linewidth=1.3)
         axes.set_xscale(scale)
@@ -127,11 +130,26 @@ def draw_curves(
         axes.set_xlabel(across)
         axes.set_title(title, fontsize=10, loc="left")
         axes.grid(True, which="both", alpha=0.2)
-        if scale != "log":
+        if scale == "log":
+            _plain_numbers(axes)
+        else:
             axes.set_ylim(bottom=0)
     grid.flat[0].set_ylabel(up)
-    grid.flat[-1].legend(frameon=False, fontsize=8)
+    grid.flat[0].legend(frameon=False, fontsize=8)
     _save(figure, path)
+
+
+def _plain_numbers(axes: Any) -> None:
+    """20 and not 2 x 10^1."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e5 else f"{value:,.0f}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _coloured(lines: Mapping[str, Points]) -> Iterable[tuple[tuple[str, Points], str]]:
+    """The lines that have a point, each with a colour."""
+    return zip([(label, points) for label, points in lines.items() if points], cycle(COLOURS), strict=False)
 
 
 def draw_bars(bars: Mapping[str, float], across: str, path: Path) -> None:

@@ -14,8 +14,8 @@ import psutil
 PERIOD_S = 0.5
 ROLES = ("driver", "jvm", "workers", "tasks")
 
-Sample = dict[str, float]
-"""The second, bytes by role, `total`, `heap` and `moved`."""
+Sample = dict[str, Any]
+"""The second, bytes by role, `total`, those of `each` process, `heap` and `moved`."""
 
 
 class Sampler:
@@ -58,22 +58,22 @@ class Sampler:
 
 
 def memory(workers: set[int]) -> Sample:
-    """Resident bytes by role.
+    """Resident bytes by role, and of each process.
 
     >>> found = memory(set())
-    >>> found["driver"] > 0, found["total"] == sum(found[role] for role in ROLES)
+    >>> found["driver"] > 0, found["total"] == sum(found["each"].values())
     (True, True)
     """
     driver = psutil.Process()
-    found = dict.fromkeys(ROLES, 0.0)
-    found["driver"] = float(driver.memory_info().rss)
+    each = {("driver", driver.pid): driver.memory_info().rss}
     for process in _others(driver, workers):
         try:
-            found[_role(process, workers)] += process.memory_info().rss
+            each[_role(process, workers), process.pid] = process.memory_info().rss
         except psutil.Error:
             # It has ended meanwhile.
             continue
-    return {**found, "total": sum(found.values())}
+    roles = {role: sum(rss for (of, _), rss in each.items() if of == role) for role in ROLES}
+    return {**roles, "total": sum(roles.values()), "each": {f"{role} {pid}": rss for (role, pid), rss in each.items()}}
 
 
 def _others(driver: psutil.Process, workers: set[int]) -> Iterable[psutil.Process]:

@@ -165,10 +165,9 @@ class Trial:
     def replace(self, stop_and_start: Callable[[StreamingQuery], StreamingQuery], what: str) -> dict[str, Any]:
         """Stop the query and start another in its place; it ends with the first epoch that has records."""
         start, began = self.timeline.schedule.start_ns / 1e9, time.time()
-        self._observer.look()
-        done = self._observer.done
         self.query = stop_and_start(self.query)
         self._observer.follow(self.query)
+        done = self._observer.done
         self.until(lambda: self._observer.done > done, what, LOAD_LIMIT_S)
         return {
             "strategy": what,
@@ -225,15 +224,16 @@ class Trial:
     def found(self, migrations: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Everything, as plain data."""
         self._observer.look()
-        late = self._observer.close(self._steady[-1][1] if self._steady else time.time())
         start = self.timeline.schedule.start_ns / 1e9
+        ends = [end for _, end in self._steady] + [start + migration["ended_s"] for migration in migrations]
+        late = self._observer.close(max(ends, default=time.time()))
         steady = self._histogram(self._steady)
         return {
             "steady": steady.summary(),
             "not_done": late,
+            "skipped": self._observer.skipped,
             "steady_histogram": steady.saved(),
             "steady_spans": [[round(a - start, 3), round(b - start, 3)] for a, b in self._steady],
-            "steady_memory": _peak([sample for a, b in self._steady for sample in self._sampler.between(a, b)]),
             "migrations": [self._with_latency(migration, start) for migration in migrations],
             "timeline": list(self.timeline.rows()),
             "memory": self._sampler.since(start),
@@ -241,8 +241,14 @@ class Trial:
 
     def _with_latency(self, migration: dict[str, Any], start: float) -> dict[str, Any]:
         span = (start + migration["began_s"] - LEAD_S, start + migration["ended_s"] + LEAD_S)
-        latency = self._histogram([span])
-        return {**migration, "latency": latency.summary(), "memory": _peak(self._sampler.between(*span))}
+        # The steady stretch just before: a process keeps what it once had.
+        before = [stretch for stretch in self._steady if stretch[1] <= span[1]][-1]
+        return {
+            **migration,
+            "latency": self._histogram([span]).summary(),
+            "memory": _peak(self._sampler.between(*span)),
+            "memory_before": _peak(self._sampler.between(*before)),
+        }
 
     def _histogram(self, spans: Sequence[tuple[float, float]]) -> Histogram:
         parts = [self.timeline.between(int(begin * 1e9), int(end * 1e9)) for begin, end in spans]
