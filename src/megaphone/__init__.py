@@ -8,7 +8,7 @@ The map:
     durability/  what survives: log, snapshots, recovery; inspection and contents look inside
     service/     a running query for those outside: status, HTTP, metrics, who runs on this machine
     engine/      local: one process, deterministic; spark: the real one
-    harness/     open loop, latency, timeline, report
+    harness/     open loop, latency, timeline, trial, experiment, report
     cli          the command line
 
 The one rule: a record at time t in bin b is applied on the worker that the configuration names for b at t, and only

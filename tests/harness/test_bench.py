@@ -30,6 +30,8 @@ def run(parameters, stage):
     log.write_text((log.read_text() if log.exists() else "") + parameters["name"] + "\\n")
     if parameters["n"] == 1 and Path(__file__).with_name("power-cut").exists():
         raise KeyboardInterrupt
+    if parameters["n"] == 1 and Path(__file__).with_name("bug").exists():
+        raise ValueError("no such luck\\nat all")
     stage.show("halfway")
     return {"square": parameters["n"] ** 2}
 
@@ -105,6 +107,19 @@ def test_interrupted_experiment_goes_on_where_it_was(bench):
     assert len(done(bench)) == 4
     bench.run(["toy"], "quick", again=True)
     assert len(done(bench)) == 7
+
+
+def test_run_that_fails_does_not_keep_the_others_from_theirs(bench, capsys):
+    bug = bench.benchmarks / "bug"
+    bug.touch()
+    assert bench.run(["toy"], "quick") == 1
+    assert "run 1 failed: no such luck; more is in " in capsys.readouterr().out
+    folder = newest(bench.results, "toy")
+    assert "ValueError: no such luck" in (folder.path / "spark.log").read_text()
+    assert (folder.figures()["runs"], folder.figures()["runs_asked"]) == (2, 3)
+    bug.unlink()
+    assert bench.run(["toy"], "quick") == 0
+    assert done(bench) == ["run 0", "run 1", "run 2", "run 1"]
 
 
 def test_changed_parameters_are_another_run(bench):

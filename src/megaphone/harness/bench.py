@@ -4,7 +4,9 @@ Only `run` needs Spark. A run that was interrupted goes on: what is saved is not
 Neighbours: experiment.py, results.py, page.py; the command line calls this.
 """
 
+import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,35 +57,50 @@ class Bench:
         return 0
 
     def run(self, names: Sequence[str], form: Form, again: bool = False) -> int:
-        """Run experiments, one after the other, then draw them."""
+        """Run experiments, one after the other, and draw them; 1 if a run has failed."""
+        failed = 0
         for experiment in self.experiments(names):
             lack = experiment.lacks()
             if lack is not None:
                 self.console.print(f"{experiment.name}: skipped: {lack}")
                 continue
             folder = folder_for(self.results, experiment.name, form, self.benchmarks.parent)
-            self._run(experiment, folder, experiment.runs(form), again)
+            failed += self._run(experiment, folder, experiment.runs(form), again)
             self._draw(experiment, folder)
         self._write_page()
-        return 0
+        return 1 if failed else 0
 
-    def _run(self, experiment: Experiment, folder: Folder, runs: Sequence[Parameters], again: bool) -> None:
+    def _run(self, experiment: Experiment, folder: Folder, runs: Sequence[Parameters], again: bool) -> int:
+        """Run what is left of an experiment; how many runs failed."""
         left = [run for run in runs if again or not folder.has(run)]
-        done = len(runs) - len(left)
-        self.console.print(f"{experiment.name}: {experiment.question}" + (f" ({done} runs are there)" if done else ""))
+        self.console.print(f"{experiment.name}: {experiment.question}{_kept(folder, len(runs) - len(left))}")
         if not left:
-            return
+            return 0
         folder.begin(runs)
         with _progress(self.console, experiment, left) as tell, errors_to(folder.path / "spark.log"):
-            stage = Stage(tell)
+            stage, failed = Stage(tell), 0
             try:
                 for run in left:
                     tell(str(run["name"]), run)
-                    begin = time.monotonic()
-                    found = experiment.run(run, stage)
-                    folder.save(run, found, time.monotonic() - begin)
+                    failed += not self._try(experiment, folder, run, stage)
             finally:
                 stage.close()
+        return failed
+
+    def _try(self, experiment: Experiment, folder: Folder, run: Parameters, stage: Stage) -> bool:
+        """Do one run and save it; one that fails is told, and does not keep the others from theirs."""
+        begin = time.monotonic()
+        try:
+            found = experiment.run(run, stage)
+        except Exception as error:
+            # Past whatever stands for standard error in this process: to where Spark writes as well.
+            os.write(2, traceback.format_exc().encode())
+            told = (str(error).strip() or type(error).__name__).splitlines()[0]
+            self.console.print(f"  {run['name']} failed: {told}; more is in {say_where(folder)}/spark.log")
+            stage.close()
+            return False
+        folder.save(run, found, time.monotonic() - begin)
+        return True
 
     def plot(self, names: Sequence[str], commit: str | None = None, form: Form | None = None) -> int:
         """Draw saved results once more."""
@@ -135,6 +152,14 @@ class Bench:
         self.console.print(table)
         self.console.print("every ratio is reached" if reached else "not every ratio is reached")
         return 0 if reached else 1
+
+
+def _kept(folder: Folder, done: int) -> str:
+    """What is not run again."""
+    if not done:
+        return ""
+    doubt = ", of a tree that may have changed since; --again does them anew" if folder.is_dirty else ""
+    return f" ({done} runs are there{doubt})"
 
 
 def _table(*heads: str) -> Table:
@@ -199,3 +224,6 @@ class _Meter:
         self._end_run()
         self._run, self._begin = self._run + 1, time.monotonic()
         self._task = self._bars.add_task(f"  {name}", total=1.0, left="")
+        if not self._bars.console.is_terminal:
+            # Bars are drawn at the end there; whoever follows a log wants to see more.
+            self._bars.console.print(f"  {name}, {_minutes(sum(self._seconds[self._run :]))} left")

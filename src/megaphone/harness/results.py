@@ -49,6 +49,11 @@ class Folder:
         return self.path.parts[-2]
 
     @property
+    def is_dirty(self) -> bool:
+        """Did the tree differ from its commit?"""
+        return self.commit.endswith(DIRTY)
+
+    @property
     def form(self) -> str:
         """In which form."""
         return self.path.parts[-1]
@@ -128,7 +133,7 @@ def newest(root: Path, experiment: str, commit: str | None = None, form: str | N
 
 def newest_clean(root: Path, experiment: str) -> Folder | None:
     """The newest results of an experiment that a commit can answer for."""
-    clean = [folder for folder in folders(root, experiment) if not folder.commit.endswith(DIRTY)]
+    clean = [folder for folder in folders(root, experiment) if not folder.is_dirty]
     return _first(clean, _TELLING)
 
 

@@ -37,8 +37,8 @@ SATURATED_S = 30.0
 """Epochs longer than this only grow: there is more to do than can be done."""
 TIMES_STEADY = "times_steady"
 """An option of a strategy that follows a latency target: the target, as a multiple of the steady maximum."""
-TARGET = "target_ms"
-"""What that option becomes."""
+TARGET = "latency_target"
+"""What that option becomes, in seconds."""
 
 
 def count(parameters: Parameters, stage: Stage) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Trial:
         given = dict(options)
         if TIMES_STEADY in given:
             self.look()
-            given[TARGET] = given.pop(TIMES_STEADY) * self._histogram(self._steady).max / 1e6
+            given[TARGET] = round(given.pop(TIMES_STEADY) * self._histogram(self._steady).max / 1e9, 3)
         return given
 
     def _follow(self, migration: Migration, what: str) -> list[float]:
