@@ -32,6 +32,11 @@ LEAD_S = 1.0
 LOOK_EVERY_S = 0.5
 """Spark keeps a hundred epochs; to ask for them costs some milliseconds of a core that is being measured."""
 POLL_S = 0.02
+DRAINED_S = 1.5
+"""An epoch or two, and the time between two looks."""
+DRAIN_LIMIT_S = 120.0
+STUCK_S = 600.0
+"""How long after a cancellation the step in flight may take."""
 LOAD_LIMIT_S = 900.0
 SATURATED_S = 30.0
 """Epochs longer than this only grow: there is more to do than can be done."""
@@ -125,7 +130,7 @@ class Trial:
             for way in ("out", "back"):
                 self.steady(given["steady_s"], f"steady before {options['strategy']} {way}")
                 migrations.append(self.migrate(way, **options))
-                self.wait(given["settle_s"], f"settling after {options['strategy']} {way}")
+                self.settle(f"settling after {options['strategy']} {way}")
         self.steady(given["steady_s"], "steady")
         # What was due in the last seconds is done by then.
         self.wait(given["settle_s"], "settling")
@@ -140,6 +145,16 @@ class Trial:
         begin = time.time()
         self.wait(seconds, what)
         self._steady.append((begin, time.time() - LEAD_S))
+
+    def settle(self, what: str) -> None:
+        """Until the backlog that a migration has left is gone, so that it is not taken for steady."""
+        self.wait(self._parameters["settle_s"], what)
+        deadline = time.monotonic() + DRAIN_LIMIT_S
+        self.until(lambda: self._behind_s() < DRAINED_S or time.monotonic() > deadline, what, 2 * DRAIN_LIMIT_S)
+
+    def _behind_s(self) -> float:
+        """How long ago the next record to be done was due."""
+        return time.time() - self.timeline.schedule.due_ns(self._observer.done) / 1e9
 
     def migrate(self, way: str, strategy: str, **options: Any) -> dict[str, Any]:
         """Move a quarter of the state away, or back; cancelled if it takes too long."""
@@ -199,6 +214,8 @@ class Trial:
             if time.monotonic() > deadline and migration.phase != "cancelled":
                 assert self._control is not None
                 self._control.cancel()
+            if time.monotonic() > deadline + STUCK_S:
+                raise TimeoutError(f"{what}: {migration}, {STUCK_S:.0f} s after it was cancelled")
             self._glance(what)
         return seen + [migration.ended_s] * (migration.completed - len(seen))
 
