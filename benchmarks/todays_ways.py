@@ -2,7 +2,8 @@
 
 The same stream of keys, counted: by Spark's own aggregation and by `transformWithState`, rescaled from two partitions
 to four by stopping the query, rewriting its checkpoint with `StreamingCheckpointManager.repartition`, and starting it
-again; and by ours, rescaled from two workers to four while it runs, all at once and in batches. One Spark application.
+again; and by ours, rescaled from two workers to four while it runs, all at once and in batches, and for comparison with
+a quarter of the state moved between two workers, which starts no process. One Spark application.
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 BINS, TO = 1 << 8, 4
 RATE = {"smoke": 500, "quick": 1_000, "full": 2_000}
 """What the slowest of them, `transformWithState`, can keep up with."""
+SAME = "same workers, "
 AGGREGATION, TRANSFORM = "groupBy().count()", "transformWithState"
 SIZES: dict[str, tuple[tuple[int, tuple[str, ...]], ...]] = {
     "smoke": ((2_000, (AGGREGATION, TRANSFORM)),),
@@ -45,23 +47,27 @@ def runs(form: Form) -> list[Parameters]:
 
 def _ways(form: Form, keys: int, ways: Sequence[str]) -> list[Parameters]:
     common = {"benchmark": "hash", "keys": keys, "bins": BINS, "rate": RATE[form], "to": TO, "saturated_s": 3600}
+    batched = tuned(keys, BINS, "hash")
     ours = [
-        counting(form, f"{keys:,} keys, {options['strategy']}", way="megaphone", strategies=[options], **common)
-        for options in (tuned(keys, BINS, "hash"), ALL_AT_ONCE)
+        counting(
+            form, f"{keys:,} keys, {way}{options['strategy']}", way=f"{way}megaphone", strategies=[options], **common
+        )
+        for way, options in ((SAME, batched), ("", batched), ("", ALL_AT_ONCE))
     ]
     return [*ours, *(counting(form, f"{keys:,} keys, restart, {way}", way=way, **common) for way in ways)]
 
 
 def run(parameters: Parameters, stage: "Stage") -> dict[str, Any]:
     """One way."""
-    from megaphone.harness import today
+    from megaphone.harness import today, trial
 
-    return (today.rescale if parameters["way"] == "megaphone" else today.restart)(parameters, stage)
+    ours = {"megaphone": today.rescale, f"{SAME}megaphone": trial.count}
+    return ours.get(parameters["way"], today.restart)(parameters, stage)
 
 
 def expected_s(parameters: Parameters) -> float:
     """About how long a way takes."""
-    if parameters["way"] == "megaphone":
+    if parameters["way"].endswith("megaphone"):
         return seconds(parameters)
     keys = parameters["keys"]
     return seconds(parameters) + 10 + keys / FILL_PER_S[parameters["way"]] + keys / REWRITE_PER_S
@@ -86,7 +92,7 @@ def _worst(results: Sequence[Result], keys: int, name: str) -> float | None:
     return worst_ms(
         migration
         for result in found
-        if result["parameters"]["name"].endswith(name)
+        if result["parameters"]["name"].endswith(f"keys, {name}")
         for migration in result["migrations"]
     )
 
@@ -100,6 +106,10 @@ def ratios(results: Sequence[Result]) -> list[Ratio]:
             "maximum latency of stop and restart (aggregation) to ours, largest state",
             over(_worst(results, sizes[-1], f"restart, {AGGREGATION}"), ours),
             least=50,
+        ),
+        Ratio(
+            "maximum latency of stop and restart (aggregation) to ours on the same workers, largest state",
+            over(_worst(results, sizes[-1], f"restart, {AGGREGATION}"), _worst(results, sizes[-1], f"{SAME}batched")),
         ),
         Ratio(
             "maximum latency of stop and restart (transformWithState) to ours",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
@@ -133,11 +134,11 @@ def _checkpoint(query: StreamingQuery) -> str:
 
 
 def _repartition(spark: SparkSession, checkpoint: str, partitions: int) -> bool:
-    """Rewrite a checkpoint. Whether Spark could promise that a sink sees nothing twice: not if it died in a batch."""
+    """Rewrite a checkpoint. Whether Spark can promise exactly once: not if the query was stopped in mid-epoch."""
     manager = spark._streamingCheckpointManager
     try:
         manager.repartition(checkpoint, partitions)
-    except PySparkException as error:
+    except (Py4JJavaError, PySparkException) as error:
         if "LAST_BATCH_FAILED" not in str(error):
             raise
         manager.repartition(checkpoint, partitions, enforce_exactly_once_sink=False)
