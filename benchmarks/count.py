@@ -69,7 +69,7 @@ class Bench:
         """Start Spark."""
         self.console = console
         self.folder = Path(tempfile.mkdtemp(prefix="megaphone-bench-"))
-        self.stage = Stage(lambda what: None)
+        self.stage = Stage(lambda what: None, {"spark.driver.memory": "6g"})
         self.spark = self.stage.spark
 
     @contextmanager

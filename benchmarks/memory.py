@@ -81,4 +81,6 @@ EXPERIMENT = Experiment(
     draw=draw,
     ratios=ratios,
     seconds=seconds,
+    # A heap grows to what it may have, whatever happens around it: this one soon has.
+    settings={"spark.driver.memory": "1g"},
 )

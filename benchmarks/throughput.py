@@ -131,4 +131,6 @@ EXPERIMENT = Experiment(
     draw=draw,
     ratios=ratios,
     seconds=expected_s,
+    # Epochs of ten million records are shuffled in the JVM.
+    settings={"spark.driver.memory": "6g"},
 )

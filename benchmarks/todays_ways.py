@@ -134,4 +134,6 @@ EXPERIMENT = Experiment(
     draw=draw,
     ratios=ratios,
     seconds=expected_s,
+    # Spark keeps what it reads of its state in the JVM.
+    settings={"spark.driver.memory": "4g"},
 )

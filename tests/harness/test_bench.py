@@ -122,6 +122,18 @@ def test_run_that_fails_does_not_keep_the_others_from_theirs(bench, capsys):
     assert done(bench) == ["run 0", "run 1", "run 2", "run 1"]
 
 
+def test_several_experiments_are_run_in_processes_of_their_own(bench):
+    toy = (bench.benchmarks / "toy.py").read_text()
+    (bench.benchmarks / "other.py").write_text(toy.replace('"toy"', '"other"'))
+    assert bench.run([], "quick") == 0
+    assert done(bench) == ["run 0", "run 1", "run 2"] * 2
+    assert newest(bench.results, "other").figures()["runs"] == 3
+    (bench.benchmarks / "power-cut").touch()
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(["toy", "other"], "quick", again=True)
+    assert done(bench)[6:] == ["run 0", "run 1"]
+
+
 def test_changed_parameters_are_another_run(bench):
     bench.run(["toy"], "quick")
     bench.run(["toy"], "full")

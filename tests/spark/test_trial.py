@@ -13,7 +13,7 @@ from megaphone.harness.recipe import ALL_AT_ONCE, counting
 from megaphone.harness.source import KeysSource
 from megaphone.harness.stage import Stage
 
-BRIEF = {"warm_up_s": 0.5, "steady_s": 1.5, "settle_s": 1.5, "limit_s": 60.0, "rate": 1000}
+BRIEF = {"cold_s": 0.0, "warm_up_s": 0.5, "steady_s": 1.5, "settle_s": 1.5, "limit_s": 60.0, "rate": 1000}
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ Neighbours: experiment.py, results.py, page.py; the command line calls this.
 """
 
 import os
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +25,9 @@ from megaphone.harness.page import evaluation
 from megaphone.harness.quiet import errors_to
 from megaphone.harness.results import Folder, folder_for, newest, ratios_of, say_where, write_figures
 from megaphone.harness.stage import Stage
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,11 @@ class Bench:
 
     def run(self, names: Sequence[str], form: Form, again: bool = False) -> int:
         """Run experiments, one after the other, and draw them; 1 if a run has failed."""
+        chosen = self.experiments(names)
+        if len(chosen) > 1:
+            return max(self._apart(experiment, form, again) for experiment in chosen)
         failed = 0
-        for experiment in self.experiments(names):
+        for experiment in chosen:
             lack = experiment.lacks()
             if lack is not None:
                 self.console.print(f"{experiment.name}: skipped: {lack}")
@@ -70,6 +78,15 @@ class Bench:
         self._write_page()
         return 1 if failed else 0
 
+    def _apart(self, experiment: Experiment, form: Form, again: bool) -> int:
+        """Run an experiment in a process of its own: a JVM stays for as long as its process, with all it has taken."""
+        command = [sys.executable, "-m", "megaphone.cli", "bench", "--benchmarks", str(self.benchmarks)]
+        command += ["run", experiment.name, "--form", form, *(["--again"] if again else [])]
+        code = subprocess.run(command).returncode
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        return code
+
     def _run(self, experiment: Experiment, folder: Folder, runs: Sequence[Parameters], again: bool) -> int:
         """Run what is left of an experiment; how many runs failed."""
         left = [run for run in runs if again or not folder.has(run)]
@@ -78,7 +95,7 @@ class Bench:
             return 0
         folder.begin(runs)
         with _progress(self.console, experiment, left) as tell, errors_to(folder.path / "spark.log"):
-            stage, failed = Stage(tell), 0
+            stage, failed = Stage(tell, experiment.settings), 0
             try:
                 for run in left:
                     tell(str(run["name"]), run)

@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,6 +101,8 @@ class Experiment:
     """Also without results: then it says what is to be measured."""
     seconds: Callable[[Parameters], float]
     """About how long a run takes."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """For Spark, on top of the usual ones."""
     lacks: Callable[[], str | None] = lambda: None
     """Why it cannot be run here, if it cannot."""
 

@@ -108,6 +108,7 @@ def draw_ccdf(panels: Mapping[str, Mapping[str, Points]], path: Path) -> None:
             axes.step(*zip(*points, strict=True), where="post", label=label, color=colour, linewidth=1.2)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        _plain_numbers(axes.xaxis)
         axes.set_xlabel(DUE)
         axes.set_title(title, fontsize=10, loc="left")
         axes.grid(True, which="both", alpha=0.2)
@@ -131,7 +132,7 @@ def draw_curves(
         axes.set_title(title, fontsize=10, loc="left")
         axes.grid(True, which="both", alpha=0.2)
         if scale == "log":
-            _plain_numbers(axes)
+            _plain_numbers(axes.xaxis, axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
     grid.flat[0].set_ylabel(up)
@@ -139,9 +140,9 @@ def draw_curves(
     _save(figure, path)
 
 
-def _plain_numbers(axes: Any) -> None:
-    """20 and not 2 x 10^1."""
-    for axis in (axes.xaxis, axes.yaxis):
+def _plain_numbers(*some: Any) -> None:
+    """20 and not 2 x 10^1, on some axes."""
+    for axis in some:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e5 else f"{value:,.0f}"))
         axis.set_minor_formatter(NullFormatter())

@@ -6,7 +6,7 @@ Neighbours: bench.py sets it up, trial.py plays on it.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +19,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "FATAL",
-    # Spark's own aggregations keep their state in the JVM; ours does not.
-    "spark.driver.memory": "4g",
+    "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(CORES),
     # Of Spark's own ways the faster one that can also be repartitioned.
     "spark.sql.streaming.stateStore.providerClass": (
@@ -33,9 +32,12 @@ SETTINGS = {
 class Stage:
     """What a run needs of the world."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        """`show` tells people what is going on."""
+    def __init__(self, show: Callable[[str], None], settings: Mapping[str, str] | None = None) -> None:
+        """`show` tells people what is going on; `settings` are for Spark, on top of the usual ones."""
         self.show = show
+        self.is_cold = True
+        """Until the first run has warmed the JVM up."""
+        self._settings = {**SETTINGS, **(settings or {})}
         self._spark: SparkSession | None = None
 
     @property
@@ -43,7 +45,7 @@ class Stage:
         """The session."""
         if self._spark is None:
             self.show("starting Spark")
-            self._spark = _session()
+            self._spark = _session(self._settings)
         return self._spark
 
     @contextmanager
@@ -60,16 +62,17 @@ class Stage:
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
+            self.is_cold = True
 
 
-def _session() -> "SparkSession":
+def _session(settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     from megaphone.engine.spark.session import tuned
     from megaphone.harness.source import KeysSource
 
     builder = tuned(SparkSession.builder.master(f"local[{CORES}]").appName("megaphone bench"))
-    for name, value in SETTINGS.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(KeysSource)

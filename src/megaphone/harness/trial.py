@@ -138,7 +138,10 @@ class Trial:
     def load(self) -> None:
         """Until the state is there, the schedule has begun, and the JVM is warm."""
         self.until(lambda: self._observer.timeline is not None, "loading", LOAD_LIMIT_S)
-        self.wait(self._parameters["warm_up_s"], "warming up")
+        self.wait(
+            self._parameters["warm_up_s"] + (self._parameters["cold_s"] if self._stage.is_cold else 0), "warming up"
+        )
+        self._stage.is_cold = False
 
     def steady(self, seconds: float, what: str) -> None:
         """A stretch in which nothing moves."""
