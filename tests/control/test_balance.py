@@ -17,7 +17,13 @@ def loaded(draw, least=0.0):
     """An assignment, the load of each bin and its bytes; some loads are skewed as words are."""
     bins = draw(st.integers(1, 48))
     owners = draw(st.lists(st.integers(0, WORKERS - 1), min_size=bins, max_size=bins))
-    load = draw(st.lists(st.floats(least, 100) | st.sampled_from([least, 1.0, 1000.0]), min_size=bins, max_size=bins))
+    load = draw(
+        st.lists(
+            st.floats(least, 100).map(lambda rate: round(rate, 3)) | st.sampled_from([least, 1.0, 1000.0]),
+            min_size=bins,
+            max_size=bins,
+        )
+    )
     sizes = draw(st.lists(st.integers(0, 10**9), min_size=bins, max_size=bins))
     return Assignment(owners), np.array(load), np.array(sizes)
 

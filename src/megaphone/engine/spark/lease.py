@@ -33,8 +33,10 @@ def hold_lease(address: Address, secret: str, message: bytes) -> None:
     """Introduce oneself, then block until the other end lets go."""
     with _connect(address) as connection:
         connection.sendall(_frame(secret.encode()) + _frame(message))
-        while beat := connection.recv(1):
-            connection.sendall(beat)
+        # It may let go between a beat and its echo.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while beat := connection.recv(1):
+                connection.sendall(beat)
 
 
 class LeaseOffice:
