@@ -86,8 +86,10 @@ class Bench:
     def query(self, name: str, version: str, **options: Any) -> Iterator[StreamingQuery]:
         """A query of a version, running."""
         query, folder = QUERIES[name], tempfile.mkdtemp(prefix="megaphone-bench-")
-        before = {key: self.spark.conf.get(key, None) for key in CONF}
-        for key, value in CONF.items() if version == "spark" else ():
+        # What a session cannot change while it runs, `tuned` has set.
+        settings = {key: value for key, value in CONF.items() if version == "spark" and self.spark.conf.isModifiable(key)}
+        before = {key: self.spark.conf.get(key, None) for key in settings}
+        for key, value in settings.items():
             self.spark.conf.set(key, value)
         streams = query.read(self.spark.readStream, **STREAM, **options)
         frame = VERSIONS[version](self.spark, query, streams, Windows())
