@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from megaphone.engine.local import LocalEngine
     from megaphone.engine.spark.control import Control
     from megaphone.engine.spark.operators import Bits, binary, state_machine, unary
-    from megaphone.engine.spark.reader import StateSource, read_state
+    from megaphone.engine.spark.reader import read_state
     from megaphone.engine.spark.session import tuned
     from megaphone.errors import CheckpointError, FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
     from megaphone.service.status import Status
@@ -41,7 +41,7 @@ _HOMES = {
     "engine.local": ("LocalEngine",),
     "engine.spark.control": ("Control",),
     "engine.spark.operators": ("Bits", "binary", "state_machine", "unary"),
-    "engine.spark.reader": ("StateSource", "read_state"),
+    "engine.spark.reader": ("read_state",),
     "engine.spark.session": ("tuned",),
     "service.status": ("Status",),
     "errors": ("CheckpointError", "FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"),
@@ -61,7 +61,6 @@ __all__ = [
     "PlanError",
     "ProtocolError",
     "Records",
-    "StateSource",
     "States",
     "Status",
     "Step",

@@ -6,16 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
-import megaphone.nexmark
 from megaphone.nexmark import Nexmark
 
 EVENTS = 5000
-
-
-@pytest.fixture(autouse=True)
-def _registered(spark):
-    megaphone.nexmark.register(spark)
-    megaphone.nexmark.register(spark)
 
 
 def configured(source, **options):

@@ -93,7 +93,6 @@ def test_state_is_that_of_everything_sent(spark, stopped):
 
 def test_format_reads_one_operator_in_parts(spark, stopped):
     checkpoint, sent = stopped
-    spark.dataSource.register(megaphone.StateSource)
     state = (
         spark.read.format("megaphone-state").option("operator", "words").option("partitions", 4).load(str(checkpoint))
     )
@@ -124,7 +123,6 @@ def test_what_is_wrong_is_said_when_it_is_loaded(spark, stopped, tmp_path):
         megaphone.read_state(spark, checkpoint, "word")
     with pytest.raises(megaphone.CheckpointError, match=r"there is no .*/nowhere; give the checkpoint location"):
         megaphone.read_state(spark, tmp_path / "nowhere")
-    spark.dataSource.register(megaphone.StateSource)
     with pytest.raises(PySparkException, match=r"there is no .*/nowhere; give the checkpoint location"):
         spark.read.format("megaphone-state").load(str(tmp_path / "nowhere"))
     with pytest.raises(PySparkException, match="without a path"):

@@ -7,31 +7,17 @@
     kinds, wide  the columns of each kind, and of all together
     generator    any event from its number alone
     options      what a user says of a source
-    source       `format("nexmark")`, as a stream and as a batch
+    source       `format("nexmark")`, as a stream and as a batch; Spark finds it through the package pyspark_nexmark
 
 Paper: the evaluation, NEXMark.
 """
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from megaphone.nexmark.generator import Nexmark
 
-__all__ = ["Nexmark", "register"]
-
-_REGISTERED: "WeakSet[SparkSession]" = WeakSet()
-
-
-def register(spark: "SparkSession") -> None:
-    """Let a session read `format("nexmark")`; to do it again does nothing, since Spark would warn of it."""
-    if spark not in _REGISTERED:
-        from megaphone.nexmark.source import NexmarkSource
-
-        spark.dataSource.register(NexmarkSource)
-        _REGISTERED.add(spark)
+__all__ = ["Nexmark"]
 
 
 def __getattr__(name: str) -> Any:

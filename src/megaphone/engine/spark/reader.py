@@ -1,7 +1,7 @@
 """The state of a stopped query as a DataFrame: operator, bin, key, state.
 
-`read_state`, or `format("megaphone-state")` where `StateSource` is registered. Options: operator (all of them, unless
-one is named), partitions (into how many the bins of an operator are divided, about).
+`read_state`, or `format("megaphone-state")`, which Spark finds through the package pyspark_megaphone_state. Options:
+operator (all of them, unless one is named), partitions (into how many the bins of an operator are divided, about).
 Neighbours: durability/contents.py reads the bins, on the executors.
 """
 
@@ -32,7 +32,6 @@ def read_state(spark: SparkSession, checkpoint: str | Path, operator: str | None
 
     `checkpoint` is the query's checkpoint location. Keys and states are JSON, where they can be.
     """
-    spark.dataSource.register(StateSource)
     where = absolute(str(checkpoint))
     # Here it can be said in plain words what is wrong; in Spark's planning it would be buried.
     shares(where, operator)
