@@ -87,7 +87,9 @@ class Bench:
         """A query of a version, running."""
         query, folder = QUERIES[name], tempfile.mkdtemp(prefix="megaphone-bench-")
         # What a session cannot change while it runs, `tuned` has set.
-        settings = {key: value for key, value in CONF.items() if version == "spark" and self.spark.conf.isModifiable(key)}
+        settings = {
+            key: value for key, value in CONF.items() if version == "spark" and self.spark.conf.isModifiable(key)
+        }
         before = {key: self.spark.conf.get(key, None) for key in settings}
         for key, value in settings.items():
             self.spark.conf.set(key, value)
