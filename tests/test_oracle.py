@@ -55,9 +55,9 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self.fold, name)
 
-    def apply(self, due, states, bounds, worker):
+    def apply(self, due, states, bounds, worker, watch):
         self.witness.worker = worker
-        return self.fold.apply(due, states, bounds, worker)
+        return self.fold.apply(due, states, bounds, worker, watch)
 
 
 def machine(witness):

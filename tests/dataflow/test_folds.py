@@ -11,6 +11,7 @@ from megaphone.dataflow.folds import BinFold, KeyFold, States, VectorFold, is_ve
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.operators import Input, bin_operator
 from megaphone.dataflow.records import Records
+from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import FoldError
 from megaphone.progress import END, Frontier, Time
 from megaphone.testing import make_records
@@ -53,7 +54,7 @@ def applied(fold, *inputs, bounds=END, states=None):
     """Apply rows (bin, time, ...) of each input; output rows, and post-dated ones per input."""
     due = tuple(make_records(rows, schema).sorted() for rows, schema in zip(inputs, fold.inputs, strict=True))
     states = States(fold.new_state) if states is None else states
-    output, later = fold.apply(due, states, np.full(BINS, bounds), WorkerId(2))
+    output, later = fold.apply(due, states, np.full(BINS, bounds), WorkerId(2), Stopwatch(BINS))
     return rows_of(output), [
         list(zip(part.bins.tolist(), part.times.tolist(), rows_of(part.data), strict=True)) for part in later
     ]
@@ -74,7 +75,8 @@ def test_three_depths_give_the_same(fold):
 
 @depths
 def test_output_has_exactly_its_schema(fold):
-    output, _ = fold.apply((make_records([(0, 1, "a", 1)], SCHEMA),), States(dict), np.full(BINS, END), WorkerId(0))
+    due = (make_records([(0, 1, "a", 1)], SCHEMA),)
+    output, _ = fold.apply(due, States(dict), np.full(BINS, END), WorkerId(0), Stopwatch(BINS))
     assert output.schema == fold.no_output.schema == OUTPUT
     assert fold.no_output.num_rows == 0
 

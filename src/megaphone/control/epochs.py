@@ -86,6 +86,8 @@ class Report:
     """Records applied to each bin."""
     sizes: Tally = NOTHING
     """Bytes of each bin whose size this worker has learnt since its last report."""
+    spent: Tally = NOTHING
+    """Nanoseconds spent on each bin."""
 
 
 @dataclass(slots=True)
@@ -186,6 +188,7 @@ class Epochs:
                     report.busy_ns,
                     report.bytes_in,
                     report.pull_ns,
+                    report.spent,
                 )
                 state.output[report.worker] = report.frontier
                 state.late += report.late

@@ -12,7 +12,7 @@ import numpy as np
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Move
-from megaphone.control.load import UNKNOWN, Load, Numbers, Rates, Tally
+from megaphone.control.load import NOTHING, UNKNOWN, Load, Numbers, Rates, Tally
 
 LATELY = 32
 """Epochs that are remembered one by one."""
@@ -56,10 +56,18 @@ class Meter:
         self._opened_s, self._reported_s = now, None
 
     def hear(
-        self, operator: str, worker: WorkerId, applied: Tally, sizes: Tally, busy_ns: int, moved: int, pull_ns: int
+        self,
+        operator: str,
+        worker: WorkerId,
+        applied: Tally,
+        sizes: Tally,
+        busy_ns: int,
+        moved: int,
+        pull_ns: int,
+        spent: Tally = NOTHING,
     ) -> None:
         """What a worker reports of an epoch."""
-        self.loads[operator].hear(worker, applied, sizes, busy_ns)
+        self.loads[operator].hear(worker, applied, sizes, busy_ns, spent)
         if moved >= ENOUGH and pull_ns:
             self._pulled.append((moved, pull_ns / 1e9))
         self.bytes_moved += moved
@@ -98,6 +106,16 @@ class Meter:
     def rates(self) -> Rates:
         """Records a second for each bin, over all operators."""
         return sum((load.rates for load in self.loads.values()), np.zeros(self.bins))
+
+    @property
+    def work(self) -> Rates:
+        """Seconds of a worker's time that each bin takes in a second, over all operators."""
+        return sum((load.work for load in self.loads.values()), np.zeros(self.bins))
+
+    @property
+    def idle_s(self) -> float:
+        """How long ago the last epoch ended, if no other has begun since."""
+        return 0.0 if self._reported_s is None else self._clock() - self._reported_s
 
     @property
     def sizes(self) -> Numbers:

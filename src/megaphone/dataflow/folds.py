@@ -18,6 +18,7 @@ import pyarrow as pa
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, make_row, no_rows, rows_to_batch
+from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import FoldError, PlanError
 from megaphone.progress import END, Frontier, Time
 
@@ -63,8 +64,13 @@ class Fold(Protocol):
     def new_state(self) -> Any:
         """The state of a blank bin."""
 
-    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
-        """Apply due records, sorted by bin and time or not; give output rows and, per input, post-dated ones."""
+    def apply(
+        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+    ) -> Applied:
+        """Apply due records, sorted by bin and time or not; give output rows and, per input, post-dated ones.
+
+        A fold that goes bin by bin tells the watch when it is through with one.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +113,16 @@ class KeyFold(_Base):
         """No key has a state yet."""
         return {}
 
-    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+    def apply(
+        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+    ) -> Applied:
         """Fold record by record."""
         (records,) = due
         rest = [name for name in records.data.schema.names if name not in self.keys]
         keys = columns_to_values(records.data.select(list(self.keys)))
         values = columns_to_values(records.data.select(rest))
         outputs: list[Any] = []
+        watch.begin_laps()
         for start, stop in runs(records.bins):
             bin = BinId(int(records.bins[start]))
             entries = states[bin]
@@ -122,6 +131,7 @@ class KeyFold(_Base):
                     self._step(entries, keys[row], values[row], outputs)
                 except Exception as error:
                     raise self._failed(f"bin {bin} at time {records.times[row]}", worker) from error
+            watch.lap(bin)
         return self._applied(outputs, (), worker)
 
     def _step(self, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
@@ -147,17 +157,22 @@ class BinFold(_Base):
         """What the user's factory makes."""
         return self.state()
 
-    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+    def apply(
+        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+    ) -> Applied:
         """Fold bin by bin, and within a bin time by time, post-dated records included as they fall due."""
         outputs: list[Any] = []
         later = [Later(schema) for schema in self.inputs]
-        for bin, agenda in self._agendas(due, bounds, later):
+        agendas = self._agendas(due, bounds, later)
+        watch.begin_laps()
+        for bin, agenda in agendas:
             while agenda:
                 time, data = agenda.pop()
                 try:
                     outputs.extend(self.fold(time, *data, states[bin], *agenda.notificators) or ())
                 except Exception as error:
                     raise self._failed(f"bin {bin} at time {time}", worker) from error
+            watch.lap(bin)
         return self._applied(outputs, later, worker)
 
     def _agendas(
@@ -278,7 +293,9 @@ class VectorFold(_Base):
         """What the user's factory makes."""
         return self.state()
 
-    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+    def apply(
+        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+    ) -> Applied:
         """One call for everything that is due."""
         later = [VectorNotificator(bounds, Later(schema)) for schema in self.inputs]
         try:

@@ -17,6 +17,7 @@ from megaphone.dataflow.folds import Bounds, Fold, States
 from megaphone.dataflow.notificator import Notificator
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.state import Parcel
+from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import ProtocolError
 from megaphone.progress import END, OPEN, Frontier, Time
 
@@ -49,6 +50,8 @@ class Host:
         """Bins that records came for or were applied to, until somebody wipes the marks away."""
         self.applied: npt.NDArray[np.int64] = np.zeros(bins, np.int64)
         """Records applied to each bin, until somebody wipes the counts away."""
+        self.watch = Stopwatch(bins)
+        """Time spent on each bin, until somebody wipes it away."""
 
     @property
     def output_frontier(self) -> Frontier:
@@ -70,6 +73,7 @@ class Host:
 
     def advance(self, frontier: Frontier) -> Outcome:
         """Apply everything that the frontier has passed, in time order within each bin."""
+        self.watch.start()
         fresh = [self._fresh(input) for input in range(len(self._inbox))]
         late = sum(self._drop_late(fresh))
         bounds = np.minimum(self._limits, frontier.bound)
@@ -79,13 +83,14 @@ class Host:
         due = tuple(self._due(input, drained[input], records, bounds) for input, records in enumerate(fresh))
         applied = sum(map(len, due))
         self.frontier = frontier
-        for records in due:
-            self._count(records)
         if not applied:
             return Outcome(self.fold.no_output, 0, late)
-        output, later = self.fold.apply(due, self.states, bounds, self.worker)
+        output, later = self.fold.apply(due, self.states, bounds, self.worker, self.watch)
         for input, records in enumerate(later):
             self._postpone(input, records)
+        counts = np.sum([self._counted(records) for records in due], axis=0)
+        self.applied += counts
+        self.watch.stop(counts)
         return Outcome(output, applied, late)
 
     def release(self, bin: BinId) -> Parcel:
@@ -120,15 +125,12 @@ class Host:
         pending = self._pending.get(bin, ())
         return Parcel(bin, self.states.get(bin), tuple(queue.pending() for queue in pending))
 
-    def _count(self, due: Records) -> None:
-        if len(due) < len(self.applied):
-            bins, counts = np.unique(due.bins, return_counts=True)
-            self.applied[bins] += counts
-        elif not self.fold.ordered:
-            self.applied += np.bincount(due.bins, minlength=len(self.applied))
-        else:
-            # They are sorted by bin: finding where each bin begins is cheaper than looking at every record.
-            self.applied += np.diff(np.searchsorted(due.bins, np.arange(len(self.applied) + 1, dtype=np.uint32)))
+    def _counted(self, due: Records) -> npt.NDArray[np.int64]:
+        """How many of some records each bin has."""
+        if len(due) < len(self.applied) or not self.fold.ordered:
+            return np.bincount(due.bins, minlength=len(self.applied))
+        # They are sorted by bin: finding where each bin begins is much cheaper than looking at every record.
+        return np.diff(np.searchsorted(due.bins, np.arange(len(self.applied) + 1, dtype=np.uint32)))
 
     def _fresh(self, input: int) -> Records:
         arrived, schema = self._inbox[input], self.fold.inputs[input]

@@ -16,6 +16,7 @@ from megaphone.dataflow.folds import Applied, Bounds, Fold, States, _Base
 from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.rows import conform
+from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.progress import Frontier
 
 
@@ -37,7 +38,9 @@ class NativeFold(_Base):
         """The logic of a worker that has seen nothing."""
         return self.make()
 
-    def apply(self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId) -> Applied:
+    def apply(
+        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+    ) -> Applied:
         """One step."""
         try:
             output = conform(states[BinId(worker)].step(*due, bound=int(bounds[worker])), self.output)
@@ -56,7 +59,8 @@ class NativeHost(Host):
         self.frontier = frontier
         many = sum(map(len, fresh))
         self.applied[self.worker] += many
-        output, _ = self.fold.apply(fresh, self.states, np.full(len(self.resident), frontier.bound), self.worker)
+        bounds = np.full(len(self.resident), frontier.bound)
+        output, _ = self.fold.apply(fresh, self.states, bounds, self.worker, self.watch)
         return Outcome(output, many, 0)
 
 

@@ -88,12 +88,14 @@ class LocalEngine:
         for worker, host in self.hosts.items():
             host.unhold()
             host.applied[:] = 0
+            host.watch.spent[:] = 0
             for bin, time in mine.holds:
                 host.hold(bin, time)
             outcome = host.advance(frontier)
             output += columns_to_rows(outcome.output)
-            by_bin = Tally.of_all(host.applied)
-            reports.append(Report(worker, host.output_frontier.bound, outcome.applied, outcome.late, by_bin=by_bin))
+            by_bin, spent = Tally.of_all(host.applied), Tally.of_all(host.watch.spent)
+            bound = host.output_frontier.bound
+            reports.append(Report(worker, bound, outcome.applied, outcome.late, by_bin=by_bin, spent=spent))
         self.epochs.report(self.spec.name, plan.epoch, reports, seen, frontier.bound)
         return output
 

@@ -225,6 +225,7 @@ class Tenancy:
             self._pulls.nanoseconds,
             Tally.of_all(self.host.applied),
             self._scales.read(),
+            Tally.of_all(self.host.watch.spent),
         )
         self._recoveries.clear()
         return [outcome.output for outcome in outcomes], report
@@ -233,6 +234,7 @@ class Tenancy:
         self.host.frontier = Frontier(Time(orders.frontier))
         self.host.touched[:] = False
         self.host.applied[:] = 0
+        self.host.watch.spent[:] = 0
         self.host.unhold()
         self._held[:] = False
         for bin, at in orders.holds:
@@ -289,7 +291,7 @@ class Tenancy:
             writing = kept.writing.result() if kept.writing else self._begin_log(kept.request, kept.payloads)
             kept.writing = None
             # What is only looked at is not worth its place in the log.
-            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING))
+            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING, spent=NOTHING))
         except OSError as error:
             kept.writing = None
             raise CheckpointError(
