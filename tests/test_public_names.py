@@ -11,6 +11,7 @@ MEANT = {
     "operators": ["Bits", "binary", "state_machine", "unary", "vectorised"],
     "what a vectorised fold sees": ["Records", "States"],
     "control": ["Assignment", "Control", "Migration", "Move", "Plan", "Status", "Step"],
+    "policies": ["Balancer", "Scaler"],
     "engines": ["LocalEngine", "tuned"],
     "state at rest": ["read_state"],
     "errors": ["CheckpointError", "FoldError", "MegaphoneError", "PlanError", "ProtocolError", "WorkerLost"],

@@ -4,7 +4,7 @@ The map:
 
     progress, bins, configuration, errors    the vocabulary
     dataflow/    data's way: operators, routing (F), exchange, hosting (S), notificator, state
-    control/     control's way: controller, strategies, plan, stream, epochs
+    control/     control's way: controller, strategies, plan, stream, epochs; policies that decide by themselves
     durability/  what survives: log, snapshots, recovery; inspection and contents look inside
     service/     a running query for those outside: status, HTTP, metrics, who runs on this machine
     engine/      local: one process, deterministic; spark: the real one
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from megaphone.configuration import Assignment, Move
     from megaphone.control.controller import Migration
     from megaphone.control.plan import Plan, Step
+    from megaphone.control.policies.balancer import Balancer
+    from megaphone.control.policies.scaler import Scaler
     from megaphone.dataflow.folds import States, vectorised
     from megaphone.dataflow.records import Records
     from megaphone.engine.local import LocalEngine
@@ -36,6 +38,8 @@ _HOMES = {
     "configuration": ("Assignment", "Move"),
     "control.controller": ("Migration",),
     "control.plan": ("Plan", "Step"),
+    "control.policies.balancer": ("Balancer",),
+    "control.policies.scaler": ("Scaler",),
     "dataflow.folds": ("States", "vectorised"),
     "dataflow.records": ("Records",),
     "engine.local": ("LocalEngine",),
@@ -49,6 +53,7 @@ _HOMES = {
 
 __all__ = [
     "Assignment",
+    "Balancer",
     "Bits",
     "CheckpointError",
     "Control",
@@ -61,6 +66,7 @@ __all__ = [
     "PlanError",
     "ProtocolError",
     "Records",
+    "Scaler",
     "States",
     "Status",
     "Step",
