@@ -27,6 +27,10 @@ class WorkerStatus:
     """The part of its time that goes into applying records, lately."""
     state_bytes: int = 0
     """Of its bins, as far as measured; the others are assumed to be as large."""
+    applied: int = 0
+    """Records, over all operators, since the query was started."""
+    busy_s: float = 0.0
+    """Seconds that went into its epochs since then."""
 
 
 @dataclass(frozen=True, slots=True)

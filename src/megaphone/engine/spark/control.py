@@ -21,10 +21,13 @@ from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
 from megaphone.control.forecast import forecast
 from megaphone.control.plan import Plan, step_to
+from megaphone.control.policies.observation import Observation
+from megaphone.control.policies.policy import Policy, Rescale, Wish
 from megaphone.control.strategies import make_plan
 from megaphone.engine.spark import goals
 from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
 from megaphone.engine.spark.desk import Desk
+from megaphone.engine.spark.follower import Follower
 from megaphone.engine.spark.goals import By, Goal
 from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
@@ -188,8 +191,36 @@ class Control:
         return list(self._run().epochs.controller.history)
 
     def watch(self, directory: str | Path) -> Watch:
-        """Follow every plan file (`*.json`) that appears in a directory; a refused one says why beside it."""
-        return Watch(Path(directory), self.migrate)
+        """Follow every plan file (`*.json`) that appears in a directory; a refused one says why beside it.
+
+        For those who write them, `query.status` there has what policies see.
+        """
+        return Watch(Path(directory), self.migrate, self.observe)
+
+    def follow(self, *policies: Policy, every: float = 2.0, strategy: str | None = None, **pace: Any) -> Follower:
+        """Ask policies every few seconds, and move bins or change the number of workers as they wish.
+
+        The first that wishes anything is followed. Goes on until it is stopped or the query ends.
+        """
+        # Refused here, not with every wish.
+        make_plan(self._initial, self._initial, strategy, **pace)
+        return Follower(policies, self.observe, lambda wish, seen: self._fulfil(wish, seen, strategy, pace), every)
+
+    def observe(self) -> Observation | None:
+        """What policies see of the running query; none if there is none."""
+        runs = self.runs()
+        if not runs:
+            return None
+        run = self._only(runs)
+        with run.lock:
+            return Observation.of(run.epochs, time.monotonic())
+
+    def _fulfil(self, wish: Wish, seen: Observation, strategy: str | None, pace: Mapping[str, Any]) -> Migration:
+        if isinstance(wish, Rescale):
+            return self.rescale(wish.workers, strategy, **pace)
+        # Bin by bin: what somebody else has moved meanwhile stays there.
+        moves = seen.assignment.moves_to(wish.target)
+        return self.migrate({move.bin: move.target for move in moves}, strategy, **pace)
 
     def _plan(
         self,
@@ -227,6 +258,9 @@ class Control:
     def _run(self, timeout: float = 30.0) -> Run:
         """The run that verbs act on; a query that was just started is waited for."""
         runs = _until(lambda: self.runs() or None, timeout if self.spark.streams.active else 0.0, self._no_query)
+        return self._only(runs)
+
+    def _only(self, runs: list[Run]) -> Run:
         if len(runs) > 1:
             raise PlanError(f"{len(runs)} queries run on control {self.name}; say which one: control.of(query)")
         return runs[0]
@@ -236,11 +270,13 @@ class Control:
 
     def _await_workers(self, run: Run, workers: int, timeout: float = 120.0) -> None:
         wanted = set(range(workers))
-        _until(
-            lambda: wanted <= set(run.placement.residents) or None,
-            timeout,
-            lambda: PlanError(f"new workers did not start within {timeout:.0f} s"),
-        )
+
+        def there() -> bool | None:
+            if run not in self.runs():
+                raise PlanError("the query has ended while new workers were starting")
+            return wanted <= set(run.placement.residents) or None
+
+        _until(there, timeout, lambda: PlanError(f"new workers did not start within {timeout:.0f} s"))
 
 
 def _port(spark: SparkSession, http: bool | int | None) -> int | None:
@@ -310,6 +346,8 @@ def _status(run: Run) -> Status:
                 float(rates[bins].sum()),
                 min(1.0, sum(load.busy(worker) for load in meter.loads.values())),
                 int(sizes[bins].sum()),
+                sum(load.done[worker].records for load in meter.loads.values() if worker in load.done),
+                sum(load.done[worker].busy_ns for load in meter.loads.values() if worker in load.done) / 1e9,
             )
             for worker, join in sorted(residents.items())
         )
