@@ -5,6 +5,7 @@
     megaphone plan VERB ... [QUERY]     what a verb would do: moves, steps, bytes and time
     megaphone rescale --workers N, rebalance, drain WORKER|HOST, migrate, pause, resume, cancel
     megaphone state CHECKPOINT          what a query keeps: its operators, workers and bins
+    megaphone nexmark QUERY             one of NEXMark's queries, while its state moves
     megaphone bench VERB                the evaluation: list, run, plot, compare
 
 It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0 done; 1 if it
@@ -20,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from megaphone.harness.nexmark.arguments import declare
 from megaphone.service.grammar import add_verbs
 from megaphone.service.tables import size as _size
 
@@ -64,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     state.add_argument("--json", action="store_true", help="for programs")
     add_verbs(verbs)
     _add_bench(verbs)
+    about = "run one of NEXMark's queries on this machine, and move its state meanwhile"
+    nexmark = verbs.add_parser("nexmark", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    declare(nexmark)
     return parser
 
 
@@ -91,9 +96,17 @@ def _location(text: str) -> str:
     return text
 
 
+def _nexmark(arguments: argparse.Namespace) -> int:
+    from megaphone.harness.nexmark.command import nexmark
+
+    return nexmark(arguments)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from megaphone.errors import MegaphoneError
 
+    if arguments.verb == "nexmark":
+        return _nexmark(arguments)
     if arguments.verb not in ("state", "bench"):
         from megaphone.service.console import run
 
@@ -170,7 +183,8 @@ def _epochs(control: "ControlState") -> str:
 
 
 def _kinds(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind} {_size(size)}" for kind, size in sorted(sizes.items(), key=lambda kind: -kind[1]) if size)
+    largest_first = sorted(sizes.items(), key=lambda kind: -kind[1])
+    return ", ".join(f"{kind} {_size(many)}" for kind, many in largest_first if many)
 
 
 def _show_operator(console: "Console", operator: "OperatorState") -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
-from megaphone.control.targets import balanced, skewed, without
+from megaphone.control.targets import balanced, passed_on, skewed, without
 from megaphone.errors import PlanError
 
 assignments = st.lists(st.integers(0, 6), min_size=1, max_size=60).map(Assignment)
@@ -84,6 +84,15 @@ def test_skew_of_an_odd_number_of_workers_leaves_the_last_alone():
     assert Counter(skewed(Assignment.round_robin(12, 3)).owners.tolist()) == {0: 6, 1: 2, 2: 4}
 
 
+@pytest.mark.parametrize("workers", [2, 3, 16])
+def test_passing_on_moves_half_of_the_bins_and_leaves_the_loads_as_they_were(workers):
+    current = Assignment.round_robin(workers * 8, workers)
+    target = passed_on(current, workers)
+    assert Counter(move.source for move in current.moves_to(target)) == dict.fromkeys(range(workers), 4)
+    assert all(move.target == (move.source + 1) % workers for move in current.moves_to(target))
+    assert loads(target, workers) == loads(current, workers)
+
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(PlanError, match="0 workers asked for; choose 1 or more"):
         balanced(Assignment([0, 0]), 0)
@@ -91,3 +100,5 @@ def test_what_cannot_be_is_refused():
         without(Assignment([0, 0]), {WorkerId(1), WorkerId(0)}, 2)
     with pytest.raises(PlanError, match="all bins are on worker 0; a skew takes two workers or more"):
         skewed(Assignment([0, 0]))
+    with pytest.raises(PlanError, match="1 workers have nobody to pass bins on to; choose 2 or more"):
+        passed_on(Assignment([0, 0]), 1)

@@ -1,5 +1,7 @@
 """Would catch a source that loses its schedule, does not end, changes with its partitions, or ignores an option."""
 
+import time
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
@@ -58,6 +60,17 @@ def test_open_loop_begins_with_the_first_epoch_and_keeps_its_start():
     assert later["start_ns"] == first["start_ns"] - SECOND_NS
 
 
+def test_open_loop_begins_when_the_preload_has_come():
+    reader = stream(rate=1000, preload=500, first_event_number=7)
+    ahead = reader.latestOffset(reader.initialOffset(), None)
+    assert ahead == {"event": 507, "start_ns": 0}
+    now_ns = time.time_ns()
+    begun = reader.latestOffset(ahead, None)
+    assert begun["event"] == 507
+    # As if the rate had always held: the next event is due now.
+    assert 0 <= begun["start_ns"] + SECOND_NS // 2 - now_ns < 30 * SECOND_NS
+
+
 def test_open_loop_ends_after_its_events():
     reader = stream(rate=1000, events=10)
     end = reader.latestOffset({"event": 0, "start_ns": 1}, None)
@@ -97,7 +110,7 @@ def test_every_parameter_is_an_option():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"row": "1"}, "no option named 'row'; choose from kind, columns, partitions, rows, events, seed, strings"),
+        ({"row": "1"}, "no option named 'row'; choose from kind, columns, partitions, rows, events, preload, seed"),
         ({"kind": "bids"}, "no kind named 'bids'; choose person, auction, bid or event"),
         ({"kind": "bid", "columns": "seller"}, "no column named 'seller'; choose from auction, bidder, price, date_ti"),
         ({"columns": "kind, kind"}, "columns are 'kind, kind'; choose at least one, and none twice"),

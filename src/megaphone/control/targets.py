@@ -69,6 +69,23 @@ def skewed(current: Assignment) -> Assignment:
     return current.after(_half_to_neighbour(current))
 
 
+def passed_on(current: Assignment, workers: int) -> Assignment:
+    """The first half of each worker's bins on the next of 0 to workers-1: half of the state moves, and stays even.
+
+    >>> passed_on(Assignment.round_robin(bins=8, workers=2), workers=2)
+    Assignment([1, 0, 1, 0, 0, 1, 0, 1])
+    """
+    if workers < 2:
+        raise PlanError(f"{workers} workers have nobody to pass bins on to; choose 2 or more")
+    return current.after(_half_to_next(current, workers))
+
+
+def _half_to_next(current: Assignment, workers: int) -> Iterator[Owner]:
+    for worker in current.workers():
+        bins = current.bins_of(worker).tolist()
+        yield from ((bin, (worker + 1) % workers) for bin in bins[: len(bins) // 2])
+
+
 def _half_to_neighbour(current: Assignment) -> Iterator[Owner]:
     for worker in current.workers():
         if worker % 2:

@@ -24,10 +24,10 @@ from rich.table import Table
 from megaphone.control.controller import Migration
 from megaphone.engine.spark.control import Control
 from megaphone.engine.spark.operators import unary
-from megaphone.engine.spark.session import tuned
 from megaphone.harness.observe import Observer
 from megaphone.harness.quiet import errors_to
 from megaphone.harness.report import Span, draw_timeline
+from megaphone.harness.session import quiet_session
 from megaphone.harness.source import FORMAT, KeysSource
 from megaphone.harness.timeline import Timeline
 from megaphone.harness.words import HOURS, OUTPUT, Vocabulary, count_by_hour
@@ -94,7 +94,7 @@ def main() -> None:
 
 def _run(console: Console, folder: Path) -> tuple[list[Outcome], Timeline]:
     with console.status("starting Spark"):
-        spark = _session()
+        spark = quiet_session("megaphone demo", "local[2]")
     try:
         control, observer, query = _start(spark, folder)
         with _progress(console) as show:
@@ -106,14 +106,6 @@ def _run(console: Console, folder: Path) -> tuple[list[Outcome], Timeline]:
         return outcomes, observer.timeline
     finally:
         spark.stop()
-
-
-def _session() -> SparkSession:
-    builder = tuned(SparkSession.builder.master("local[2]").appName("megaphone demo"))
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _start(spark: SparkSession, folder: Path) -> tuple[Control, Observer, Any]:

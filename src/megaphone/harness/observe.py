@@ -14,6 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from megaphone.harness.schedule import Schedule
 from megaphone.harness.timeline import Epoch, Timeline
 
+Progress = dict[str, Any]
+"""What Spark says of an epoch."""
+
 
 class Observer:
     """Turns the progress of a query over generated keys, or events, into a timeline."""
@@ -42,13 +45,11 @@ class Observer:
 
     def look(self) -> None:
         """Take in the epochs that ended since the last look."""
-        for progress in self._query.recentProgress:
-            raw = json.loads(progress.json)
-            if raw["batchId"] > self._seen:
-                self._seen = raw["batchId"]
-                self._take(raw)
+        for progress in progress_after(self._query, self._seen):
+            self._seen = progress["batchId"]
+            self._take(progress)
 
-    def _take(self, raw: dict[str, Any]) -> None:
+    def _take(self, raw: Progress) -> None:
         # A query may read several kinds of events, all in step.
         source = next(source for source in raw["sources"] if self._unit in (source["endOffset"] or {}))
         start, end = (source["startOffset"] or {}).get(self._unit, 0), source["endOffset"]
@@ -61,7 +62,7 @@ class Observer:
         first = max(0, start - self._preload)
         self.skipped += first - self.done
         self.done = last - self._preload
-        self.timeline.add(Epoch(first, self.done, _done_ns(raw)))
+        self.timeline.add(Epoch(first, self.done, done_ns(raw)))
 
     def close(self, end_s: float) -> int:
         """Count as done now what was due before a moment and is not done: it is at least that late. How many?"""
@@ -75,7 +76,23 @@ class Observer:
         return late
 
 
-def _done_ns(raw: dict[str, Any]) -> int:
-    began = datetime.fromisoformat(raw["timestamp"].replace("Z", "+00:00")).timestamp()
-    took_ms = raw["durationMs"]["triggerExecution"] - raw["durationMs"].get("commitOffsets", 0)
+def progress_after(query: StreamingQuery, epoch: int) -> list[Progress]:
+    """What Spark says of the epochs that ended after an epoch, the oldest first."""
+    found: list[Progress] = []
+    # From the last one back: Spark keeps a hundred, and to ask for each of them at every look would cost.
+    recent = query._jsq.recentProgress()
+    for place in reversed(range(len(recent))):
+        progress = json.loads(recent[place].json())
+        if progress["batchId"] <= epoch:
+            break
+        # Without it Spark only says that it waits for data.
+        if "addBatch" in progress["durationMs"]:
+            found.append(progress)
+    return found[::-1]
+
+
+def done_ns(progress: Progress) -> int:
+    """When an epoch's output was committed to the sink, by the wall clock."""
+    began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+    took_ms = progress["durationMs"]["triggerExecution"] - progress["durationMs"].get("commitOffsets", 0)
     return int((began + took_ms / 1000) * 1e9)

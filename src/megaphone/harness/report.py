@@ -33,6 +33,8 @@ class Panel:
     title: str
     rows: Sequence[Mapping[str, float]]
     spans: Sequence[Span] = ()
+    warm_up_s: float | None = None
+    """When the warm-up ended."""
 
 
 Points = Sequence[tuple[float, float]]
@@ -53,9 +55,11 @@ FEW = ("max_ms", "p99_ms", "p50_ms")
 COLOURS = ("#2166ac", "#b2182b", "#1b7837", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#c51b7d", "#8c510a", "#000000")
 
 
-def draw_timeline(rows: Sequence[Mapping[str, float]], spans: Sequence[Span], title: str, path: Path) -> None:
-    """Latency over time, the migrations shaded."""
-    draw_timelines([Panel(title, [row for row in rows if row["second"] >= 1], spans)], path)
+def draw_timeline(
+    rows: Sequence[Mapping[str, float]], spans: Sequence[Span], title: str, path: Path, warm_up_s: float | None = None
+) -> None:
+    """Latency over time, the migrations shaded, and where the warm-up ended."""
+    draw_timelines([Panel(title, [row for row in rows if row["second"] >= 1], spans, warm_up_s)], path)
 
 
 def draw_timelines(panels: Sequence[Panel], path: Path, across: int = 1, series: Sequence[str] = FEW) -> None:
@@ -84,6 +88,9 @@ def _timeline(axes: Any, panel: Panel, series: Sequence[str]) -> None:
         # In turn higher and lower: short migrations have no room for their names side by side.
         height = top * (1.15 if number % 2 else 1.5)
         axes.text((span.begin + span.end) / 2, height, span.label, ha="center", va="bottom", fontsize=8)
+    if panel.warm_up_s is not None:
+        axes.axvline(panel.warm_up_s, color="#999999", linewidth=1, linestyle=":")
+        axes.text(panel.warm_up_s, top * 1.25, "warm-up ", ha="right", va="bottom", fontsize=8, color="#777777")
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel("seconds", fontsize=9)
     axes.grid(True, which="both", alpha=0.2)

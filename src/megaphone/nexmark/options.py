@@ -39,11 +39,13 @@ class Options:
     """
     events: int | None = None
     """After how many events of all kinds the stream ends."""
+    preload: int = 0
+    """So many events come at once, in the first epoch, which is slow; the rate holds from then on, for all streams."""
 
     def __post_init__(self) -> None:
         """Refuse what no source could follow."""
         schema_of(self.kind, self.columns)
-        limits = [("partitions", self.partitions, 1), ("events", self.events, 0)]
+        limits = [("partitions", self.partitions, 1), ("events", self.events, 0), ("preload", self.preload, 0)]
         for name, value, least in [*limits, *(("rows", rows, 1) for rows in self.rows or ())]:
             if value is not None and value < least:
                 raise PlanError(f"{name} is {value}; choose {least} or more")
@@ -126,6 +128,7 @@ _OWN: dict[str, Callable[[str, str], Any]] = {
     "partitions": _whole,
     "rows": _sizes,
     "events": _whole,
+    "preload": _whole,
 }
 
 _READ = {**_OWN, **{field.name: _BY_TYPE.get(field.type, _list) for field in fields(Nexmark)}}

@@ -119,6 +119,8 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _due(self, start: Offset, now_ns: int) -> Offset:
         first, rate = self._options.first, self._options.nexmark.rate
+        if start["event"] < (ahead := self._within(first + self._options.preload)):
+            return start | {"event": ahead}
         # The schedule begins with the first epoch, or, where events came without one, as if it had always been kept.
         start_ns = start["start_ns"] or now_ns - Schedule(0, rate).due_ns(start["event"] - first)
         due = self._within(first + Schedule(start_ns, rate).due_by(now_ns))
