@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql.types import StructType
 
-import megaphone.nexmark
 from megaphone.nexmark import Nexmark
 from megaphone.nexmark.plain import CONF, PLAIN
 from megaphone.nexmark.plain.watermark import delay_ms
@@ -82,7 +81,6 @@ def session(spark):
     for name, value in CONF.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
-    megaphone.nexmark.register(session)
     return session
 
 
