@@ -95,7 +95,7 @@ def _run(settings: Settings, line: Line, asked: Interruption) -> "Job":
             traceback.print_exc()
             line.clear()
             first = (str(error).strip() or repr(error)).splitlines()[0]
-            raise Failed(f"{first}; all that was said is in {log}") from None
+            raise Failed(f"{first.rstrip('.')}; all that was said is in {log}") from None
 
 
 def _measure(settings: Settings, checkpoint: str, line: Line, asked: Interruption) -> "Job":
@@ -119,7 +119,7 @@ def follow(job: "Job", line: Line, asked: Interruption) -> None:
     """Say how a query is until it has come to its end, or somebody asks for it; then it is stopped."""
     while not (asked.signal or job.complete or job.hopeless):
         if reading := job.step():
-            line.update(told(reading))
+            line.update(told(reading, job.holders))
         time.sleep(TICK_S)
     line.say("stopping")
     job.stop()

@@ -67,6 +67,11 @@ class Job:
         self._query = writer.start()
 
     @property
+    def holders(self) -> str:
+        """Whose memory is told: it is that of whole processes, or what Spark says of its state stores."""
+        return "state stores" if self.settings.version == "spark" else "workers"
+
+    @property
     def complete(self) -> bool:
         """Is every event done that was due within the duration, and every migration?"""
         due = self.settings.rate * self.settings.duration_s

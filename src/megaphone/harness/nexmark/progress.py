@@ -7,7 +7,6 @@ import os
 import time
 from typing import TextIO
 
-from megaphone.control.controller import Migration
 from megaphone.harness.nexmark.course import Reading
 from megaphone.harness.units import size
 
@@ -53,7 +52,7 @@ class Line:
         self._stream.flush()
 
 
-def told(reading: Reading) -> str:
+def told(reading: Reading, holders: str = "workers") -> str:
     """A reading for people.
 
     >>> told(Reading(12.3, 1_200_000, 99_800.0, (210.0, 355.0), 190.0, 412_000_000, None))
@@ -63,12 +62,7 @@ def told(reading: Reading) -> str:
     parts = [f"{reading.rate:,.0f} events/s", f"latency {median:,.0f} ms (max {most:,.0f})"]
     if reading.lag_ms is not None:
         parts.append(f"frontier {reading.lag_ms:,.0f} ms behind")
-    parts.append(f"{size(reading.memory)} in workers")
+    parts.append(f"{size(reading.memory)} in {holders}")
     if reading.migration is not None:
-        parts.append(moved(reading.migration))
+        parts.append(f"{reading.migration}, {size(reading.migration.bytes_moved)}")
     return f"{reading.second:3.0f} s: {', '.join(parts)}"
-
-
-def moved(migration: Migration) -> str:
-    """How far a migration has come."""
-    return f"{migration}, {size(migration.bytes_moved)}"
