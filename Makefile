@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench bench-smoke bench-count bench-durability bench-nexmark lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ bench-durability: setup java  ## snapshots on beside off, the disk over ten minu
 
 bench-nexmark: setup java  ## NEXMark's queries beside native ones and Spark's own
 	$(WITH_JAVA) $(BIN)/python benchmarks/nexmark.py
+
+bench-balancer: setup java  ## one worker has the hot keys; a policy shares them out
+	$(WITH_JAVA) $(BIN)/python benchmarks/balancer.py
 
 lock: setup  ## choose the versions anew from pyproject.toml
 	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --allow-unsafe --strip-extras \
