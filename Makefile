@@ -12,10 +12,10 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## the environment in .venv, exactly as locked
 
@@ -42,16 +42,19 @@ format: setup  ## put the code in form
 	$(BIN)/ruff format .
 
 test: setup java check  ## everything a change must pass: checks, tests, Spark and its clusters on this machine
-	$(WITH_JAVA) $(PYTEST) -n 2 --dist loadfile -m "not slow"
+	$(WITH_JAVA) $(PYTEST) -n 2 --dist loadfile -m "not slow and not browser"
 
 test-fast: setup  ## tests without Spark: seconds
-	$(PYTEST) -m "not spark and not cluster and not slow"
+	$(PYTEST) -m "not spark and not cluster and not slow and not browser"
 
 test-spark: setup java  ## tests on Spark, clusters of processes included
 	$(WITH_JAVA) $(PYTEST) -m "spark or cluster"
 
 test-nexmark: setup java  ## every NEXMark query, seed and strategy, on one and on two executors: minutes
 	$(WITH_JAVA) $(PYTEST) tests/nexmark tests/spark/test_nexmark_queries.py tests/spark/test_nexmark_plain.py
+
+test-dashboard: setup java  ## drive the live page in a Chromium without a window; skipped if there is none
+	$(WITH_JAVA) $(PYTEST) -rs -m browser tests/dashboard
 
 chaos: setup java  ## break a running query in more than two hundred ways, and count what is lost
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.chaos

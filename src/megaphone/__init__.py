@@ -7,6 +7,7 @@ The map:
     control/     control's way: controller, strategies, plan, stream, epochs; policies that decide by themselves
     durability/  what survives: log, snapshots, recovery; inspection and contents look inside
     service/     a running query for those outside: status, HTTP, metrics, who runs on this machine
+    dashboard/   the live page, as a browser reads it
     engine/      local: one process, deterministic; spark: the real one
     harness/     open loop, latency, timeline, trial, experiment, report
     cli          the command line

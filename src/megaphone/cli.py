@@ -2,6 +2,7 @@
 
     megaphone ps                        the queries that run on this machine
     megaphone status [QUERY]            one of them: workers, load, what moves; also history
+    megaphone dashboard [QUERY]         the address of its live page
     megaphone plan VERB ... [QUERY]     what a verb would do: moves, steps, bytes and time
     megaphone rescale --workers N, rebalance, drain WORKER|HOST, migrate, pause, resume, cancel
     megaphone state CHECKPOINT          what a query keeps: its operators, workers and bins

@@ -43,6 +43,12 @@ def test_times_are_integers_whatever_the_column():
     assert BY_COLUMN.times(pa.array([], pa.int64())).tolist() == []
 
 
+def test_unit_of_time_is_known_by_the_column():
+    stamps = Input(pa.schema([("key", pa.string()), ("at", pa.timestamp("us", "UTC"))]), ("key",), "at")
+    units = [bin_operator("count", (input,), print, SCHEMA, dict).unit for input in (BY_EPOCH, BY_COLUMN, stamps)]
+    assert units == ["epoch", "number", "microsecond"]
+
+
 def test_times_that_are_none_are_refused():
     with pytest.raises(PlanError, match="null in the time column 'at'; filter such rows out before the operator"):
         BY_COLUMN.times(pa.array([1, None]))

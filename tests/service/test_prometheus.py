@@ -29,8 +29,10 @@ def status(name="words", **changes):
         "imbalance": 1.25,
         "measured": 0.5,
         "last_epoch_s": 0.125,
+        "lags": {"count": 250},
     }
-    workers = (WorkerStatus(WorkerId(0), "here", 1, 2, 3, 4.5, 0.25, 600), WorkerStatus(WorkerId(1), "there", 1, 2, 3))
+    first = WorkerStatus(WorkerId(0), "here", 1, 2, 3, 4.5, 0.25, 600, memory_bytes=9000)
+    workers = (first, WorkerStatus(WorkerId(1), "there", 1, 2, 3))
     frontiers, late, applied = {"count": "8", "join": "open"}, {"count": 1, "join": 0}, {"count": 9, "join": 10**12}
     return Status("id-1", 7, frontiers, late, applied, Assignment([0, 1]), workers, **(known | changes))
 
@@ -65,6 +67,8 @@ def test_every_metric_is_told_with_its_value():
     assert value(samples, "megaphone_records_applied_total", operator="join") == 10**12
     assert value(samples, "megaphone_worker_busy_ratio", worker="0", host="here") == 0.25
     assert value(samples, "megaphone_output_frontier", operator="count") == 8
+    assert value(samples, "megaphone_frontier_lag", operator="count") == 250
+    assert value(samples, "megaphone_worker_memory_bytes") == 9000
     assert value(samples, "megaphone_migration_bins") == 2
     assert value(samples, "megaphone_migration_bins_moved") == 1
     assert value(samples, "megaphone_migration_paused") == 1

@@ -49,12 +49,12 @@ def port_of(served):
     return int(served.address.rsplit(":", 1)[1])
 
 
-def call(served, method="GET", path="/x", body=None, **headers):
+def call(served, method="GET", path="/x", body=None, at="127.0.0.1", **headers):
     """A status and an answer; a header that is None is left out."""
     port = port_of(served)
     given = {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection(at, port, timeout=10)
     connection.putrequest(method, path, skip_host=True)
     if body is not None and "Content-Length" not in given:
         given["Content-Length"] = str(len(body))
@@ -190,3 +190,15 @@ def test_nobody_is_answered_after_the_end(desk):
 
 def test_it_listens_on_the_loopback_address_alone(served):
     assert served.address.startswith("http://127.0.0.1:")
+
+
+def test_another_address_is_served_under_its_own_name_alone(desk):
+    server = Server(desk, TOKEN, host="127.0.0.2")
+    port = port_of(server)
+    assert server.address == f"http://127.0.0.2:{port}"
+    assert call(server, at="127.0.0.2", Host=f"127.0.0.2:{port}")[0] == 200
+    assert call(server, at="127.0.0.2", Host=f"localhost:{port}")[0] == 421
+    assert call(server, at="127.0.0.2", Host=f"127.0.0.2:{port}", Authorization=None)[0] == 401
+    with pytest.raises(ConnectionRefusedError):
+        call(server)
+    server.close()

@@ -19,7 +19,7 @@ from megaphone.control.pacing import stride
 from megaphone.control.plan import Plan, Step
 from megaphone.control.stream import Pending, Reconfiguration
 from megaphone.errors import PlanError, ProtocolError
-from megaphone.progress import BEGIN, CLOSED, OPEN, Frontier, Time
+from megaphone.progress import BEGIN, CLOSED, END, OPEN, Frontier, Time
 
 Clock = Literal["epoch", "column"]
 
@@ -88,6 +88,8 @@ class Report:
     """Bytes of each bin whose size this worker has learnt since its last report."""
     spent: Tally = NOTHING
     """Nanoseconds spent on each bin."""
+    memory: int = 0
+    """Bytes of memory that the worker's process has."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,14 @@ class Operator:
     def output_frontier(self) -> Frontier:
         """The least output frontier over the workers."""
         return Frontier(min(self.output.values(), default=self.frontier.bound))
+
+    @property
+    def lag(self) -> int | None:
+        """How far the output frontier is behind the newest time seen; none by epochs, and where one is not known."""
+        newest, bound = max(self.seen), self.output_frontier.bound
+        if self.clock == "epoch" or BEGIN in (newest, bound) or bound == END:
+            return None
+        return max(0, newest - bound)
 
 
 class Epochs:
@@ -190,6 +200,7 @@ class Epochs:
                     report.pull_ns,
                     report.spent,
                 )
+                self.meter.memory[report.worker] = report.memory
                 state.output[report.worker] = report.frontier
                 state.late += report.late
                 state.applied += report.applied
@@ -235,6 +246,13 @@ class Epochs:
         plan = self._plans.get(self.epoch)
         moves = list(plan.operators[operator].moves) if plan else []
         moves += [move for later in self.operators[operator].pending for move in later.moves]
+        return self.configuration.last.after((move.bin, move.source) for move in reversed(moves))
+
+    @property
+    def whereabouts(self) -> Assignment:
+        """Where the bins are by the epoch that is open: moves that were issued for a later time are undone."""
+        behind = max((operator.pending for operator in self.operators.values()), key=len)
+        moves = [move for later in behind for move in later.moves]
         return self.configuration.last.after((move.bin, move.source) for move in reversed(moves))
 
     @property

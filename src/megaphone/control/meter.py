@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Move
@@ -35,6 +36,8 @@ class Meter:
         self.bins = bins
         self.loads = {name: Load(bins) for name in operators}
         self.bytes_moved = 0
+        self.memory: dict[WorkerId, int] = {}
+        """Bytes that each worker's process had when it last reported."""
         self._clock = clock or time.monotonic
         self._opened_s: float | None = None
         self._reported_s: float | None = None
@@ -128,12 +131,18 @@ class Meter:
         return [1.0 + float(sizes[move.bin]) for move in moves]
 
     @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which bins' size was measured on every operator."""
+        known: npt.NDArray[np.bool_] = np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0)
+        return known
+
+    @property
     def measured_part(self) -> float:
         """The part of all bins whose size was measured on every operator."""
-        return float(np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0).mean())
+        return float(self.known.mean())
 
     def measured(self, moves: Iterable[Move]) -> float:
         """The part of these bins whose size was measured on every operator."""
-        known = np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0)
+        known = self.known
         chosen = [bool(known[move.bin]) for move in moves]
         return sum(chosen) / len(chosen) if chosen else 1.0

@@ -81,6 +81,14 @@ class OperatorSpec:
         """Is a record's time its epoch?"""
         return self.inputs[0].time is None
 
+    @property
+    def unit(self) -> str:
+        """What a step of its time is: an epoch, a microsecond, or whatever the numbers in its column mean."""
+        input = self.inputs[0]
+        if input.time is None:
+            return "epoch"
+        return "microsecond" if pa.types.is_timestamp(input.schema.field(input.time).type) else "number"
+
 
 def key_operator(
     name: str, input: Input, fold: Callable[..., Any], output: pa.Schema, state: State = None

@@ -6,6 +6,7 @@ anybody could over HTTP.
 
 import argparse
 import sys
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from megaphone.errors import MegaphoneError
 from megaphone.service import directory
 from megaphone.service.client import Failed, NoSuchQuery, Refused, ask_for
 from megaphone.service.directory import Entry, query_matches
+from megaphone.service.page import page_address
 from megaphone.service.tables import history_lines, plan_lines, ps_lines, status_lines
 from megaphone.service.waiting import wait_for
 
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    verbs = {"ps": _ps, "status": _status, "history": _history, "plan": _plan}
+    verbs = {"ps": _ps, "status": _status, "history": _history, "dashboard": _dashboard, "plan": _plan}
     verbs |= dict.fromkeys(("pause", "resume", "cancel"), _tell)
     return verbs.get(arguments.verb, _move)(arguments)
 
@@ -75,6 +77,15 @@ def _status(arguments: argparse.Namespace) -> int:
 def _history(arguments: argparse.Namespace) -> int:
     entry, query = find(arguments.query)
     _show(arguments, ask_for(entry, "GET", "/history", query=query), history_lines)
+    return DONE
+
+
+def _dashboard(arguments: argparse.Namespace) -> int:
+    entry, query = find(arguments.query)
+    address = page_address(entry.address, entry.token, query if len(entry.queries) > 1 else None)
+    _show(arguments, {"address": address}, lambda view: [view["address"]])
+    if arguments.open and not webbrowser.open(directory.enter_door(entry, address).as_uri()):
+        raise Failed("no browser could be opened; copy the address into one")
     return DONE
 
 

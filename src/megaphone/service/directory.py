@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 import msgspec
@@ -66,11 +67,31 @@ def enter(entry: Entry) -> Path:
     folder = home()
     folder.mkdir(mode=0o700, exist_ok=True)
     _check(folder)
-    path = folder / f"{entry.pid}-{entry.control}.json"
-    draft = folder / f".{path.name}.draft"
+    return _write(folder / f"{entry.pid}-{entry.control}.json", msgspec.json.encode(entry))
+
+
+def enter_door(entry: Entry, address: str) -> Path:
+    """A file that leads a browser to an address with a token in it, which no process list may show; where."""
+    _check(home())
+    to = escape(address)
+    text = (
+        f'<!doctype html><meta charset="utf-8"><title>Megaphone</title><meta http-equiv="refresh" content="0;url={to}">'
+    )
+    return _write(home() / f"{entry.pid}-{entry.control}.html", text.encode())
+
+
+def leave(path: Path) -> None:
+    """Remove an entry, and what leads to it."""
+    for file in (path, path.with_suffix(".html")):
+        file.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: bytes) -> Path:
+    """A file that only the user can read, complete or absent."""
+    draft = path.with_name(f".{path.name}.draft")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(entry))
+        file.write(text)
     draft.replace(path)
     return path
 
@@ -94,7 +115,7 @@ def _read_all(folder: Path) -> Iterator[Entry]:
         if _is_running(entry):
             yield entry
         else:
-            path.unlink(missing_ok=True)
+            leave(path)
 
 
 def _is_running(entry: Entry) -> bool:

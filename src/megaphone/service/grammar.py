@@ -16,6 +16,9 @@ def add_verbs(verbs: Parsers) -> None:
     _verb(verbs, "ps", "list the queries of this machine that you run")
     _add_query(_verb(verbs, "status", "show a query: its workers, their load, and what moves"))
     _add_query(_verb(verbs, "history", "show every migration of a query"))
+    dashboard = _verb(verbs, "dashboard", "print the address of a query's live page")
+    dashboard.add_argument("--open", action="store_true", help="open it in a browser too")
+    _add_query(dashboard)
     about = "show what a verb would do: moves, steps, bytes and time; nothing moves"
     plan = verbs.add_parser("plan", help=about, description=f"{about.capitalize()}.")
     for parser in _add_moving(plan.add_subparsers(dest="wish", required=True, metavar="VERB")):

@@ -1,29 +1,42 @@
 """The office of a control: open as long as a query runs on it.
 
 It opens with the first query and closes with the last, and keeps its entry in the run directory up to date meanwhile.
-That nobody can be served is told, and harms no query.
-Neighbours: server.py serves, directory.py is where it is found.
+Every opening has a token of its own. That nobody can be served is told, and harms no query.
+Neighbours: server.py serves, directory.py is where it is found, page.py is what it shows.
 """
 
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from megaphone.service.directory import Entry, Query, enter
+from megaphone.errors import PlanError
+from megaphone.service.directory import Entry, Query, enter, leave
 from megaphone.service.logs import LOGGER, tell
-from megaphone.service.server import Desk, Server
+from megaphone.service.page import page, page_address
+from megaphone.service.server import HOST, Desk, Server
+
+EVERYWHERE = ("0.0.0.0", "::", "[::]")
 
 
 class Office:
     """Serves one control."""
 
-    def __init__(self, control: str, desk: Desk, port: int = 0) -> None:
-        """Closed, for now."""
+    def __init__(
+        self,
+        control: str,
+        desk: Desk,
+        port: int = 0,
+        host: str = HOST,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        """Closed, for now; with every opening the address of its page is announced."""
         self._control = control
         self._desk = desk
         self._port = port
-        self._token = secrets.token_urlsafe(32)
+        self._host = host
+        self._announce = announce
+        self._token = ""
         self._lock = threading.Lock()
         self._server: Server | None = None
         self._file: Path | None = None
@@ -33,6 +46,12 @@ class Office:
         """Where it is, while it is open."""
         server = self._server
         return None if server is None else server.address
+
+    @property
+    def page(self) -> str | None:
+        """Where a browser finds its page, while it is open; with the token."""
+        address = self.address
+        return None if address is None else page_address(address, self._token)
 
     def update(self, queries: Sequence[Query]) -> None:
         """These queries run now."""
@@ -44,15 +63,36 @@ class Office:
                 LOGGER.warning("control %s cannot be served over HTTP: %s", self._control, error)
 
     def _open(self, queries: tuple[Query, ...]) -> None:
+        fresh = self._server is None
         if self._server is None:
-            self._server = Server(self._desk, self._token, self._port)
+            # Who listens here when we have closed, and whom a page left open still asks, learns nothing of use.
+            self._token = secrets.token_urlsafe(32)
+            self._server = Server(self._desk, self._token, self._port, page(), self._host)
             tell("served", control=self._control, address=self._server.address)
         self._file = enter(Entry.of_this_process(self._control, self._server.address, self._token, queries))
+        if fresh and self._announce is not None:
+            self._announce(page_address(self._server.address, self._token))
 
     def _close(self) -> None:
         file, self._file = self._file, None
         server, self._server = self._server, None
         if file is not None:
-            file.unlink(missing_ok=True)
+            leave(file)
         if server is not None:
             server.close()
+
+
+def place_of(said: str) -> tuple[str, int] | None:
+    """Where to be served: the host, and the port or 0 for any; none if nothing is to be.
+
+    >>> place_of("true"), place_of("False"), place_of("8080"), place_of("10.0.0.7:8080")
+    (('127.0.0.1', 0), None, ('127.0.0.1', 8080), ('10.0.0.7', 8080))
+    """
+    if said.lower() in ("true", "false"):
+        return (HOST, 0) if said.lower() == "true" else None
+    host, _, port = said.rpartition(":")
+    if not port.isdecimal() or int(port) >= 1 << 16:
+        raise PlanError(f"served on port {port}; choose one from 1 to 65535, or true or false")
+    if host in EVERYWHERE:
+        raise PlanError(f"served on {host}, which stands for every address; choose one")
+    return host or HOST, int(port)

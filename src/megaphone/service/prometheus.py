@@ -28,6 +28,7 @@ METRICS = {
     "megaphone_records_applied_total": ("counter", "Records applied, by operator."),
     "megaphone_records_late_total": ("counter", "Records that came behind the frontier and were not applied."),
     "megaphone_output_frontier": ("gauge", "Everything earlier is applied; absent while open or closed."),
+    "megaphone_frontier_lag": ("gauge", "The newest time seen less the output frontier; absent by epochs."),
     "megaphone_state_bytes": ("gauge", "Bytes of state, measured or assumed, by operator."),
     "megaphone_state_measured_ratio": ("gauge", "The part of the bins whose size was measured, from 0 to 1."),
     "megaphone_workers": ("gauge", "Workers that are there."),
@@ -35,6 +36,7 @@ METRICS = {
     "megaphone_worker_records_per_second": ("gauge", "Records a second that a worker applies, lately."),
     "megaphone_worker_busy_ratio": ("gauge", "The part of its time that a worker applies records, from 0 to 1."),
     "megaphone_worker_state_bytes": ("gauge", "Bytes of state of a worker, measured or assumed."),
+    "megaphone_worker_memory_bytes": ("gauge", "Bytes of memory that a worker's process has."),
     "megaphone_imbalance_ratio": ("gauge", "The busiest worker's records over the mean of all; 1 is even."),
     "megaphone_moved_bytes_total": ("counter", "Bytes of state that have moved between workers."),
     "megaphone_move_bytes_per_second": ("gauge", "How fast bins have travelled lately, or are assumed to."),
@@ -78,12 +80,16 @@ def _samples(status: Status) -> Iterator[Sample]:
         yield Sample("megaphone_state_bytes", status.state_bytes.get(operator, 0), labels)
         if frontier.lstrip("-").isdecimal():
             yield Sample("megaphone_output_frontier", int(frontier), labels)
+        if operator in status.lags:
+            yield Sample("megaphone_frontier_lag", status.lags[operator], labels)
     for worker in status.workers:
         labels = {**query, "worker": str(worker.worker), "host": worker.host}
         yield Sample("megaphone_worker_bins", worker.bins, labels)
         yield Sample("megaphone_worker_records_per_second", worker.records_per_s, labels)
         yield Sample("megaphone_worker_busy_ratio", worker.busy, labels)
         yield Sample("megaphone_worker_state_bytes", worker.state_bytes, labels)
+        if worker.memory_bytes is not None:
+            yield Sample("megaphone_worker_memory_bytes", worker.memory_bytes, labels)
     for phase in ("done", "cancelled"):
         ended = status.migrations.get(phase, 0)
         yield Sample("megaphone_migrations_total", ended, {**query, "phase": phase})

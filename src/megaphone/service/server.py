@@ -2,8 +2,8 @@
 
 It knows no verbs: it checks a request, hands it on, and sends the answer back. A request must come to this very
 address (a web page of somebody else's cannot make a browser say so for long), carry the token in a header (which no
-page of somebody else's can send), and be small.
-Neighbours: the engine's desk answers; directory.py tells where we are and what the token is.
+page of somebody else's can send), and be small. Only what is public, our own page, is given to who has no token.
+Neighbours: the engine's desk answers; directory.py tells where we are and what the token is; page.py is public.
 """
 
 import hmac
@@ -85,11 +85,13 @@ Desk = Callable[[Request], Answer]
 class Server:
     """Serves until it is closed."""
 
-    def __init__(self, desk: Desk, token: str, port: int = 0) -> None:
-        """Listen on the loopback address, on a free port unless told."""
-        self._http = _Http((HOST, port), _handler(desk, token))
+    def __init__(
+        self, desk: Desk, token: str, port: int = 0, public: Mapping[str, Answer] | None = None, host: str = HOST
+    ) -> None:
+        """Listen on the loopback address and on a free port unless told; `public` is what anybody may have, by path."""
+        self._http = _Http((host, port), _handler(desk, token, public or {}, host))
         self._port = self._http.server_address[1]
-        self.address = f"http://{HOST}:{self._port}"
+        self.address = f"http://{host}:{self._port}"
         threading.Thread(target=self._http.serve_forever, args=(NOTICE_S,), daemon=True, name="megaphone-http").start()
 
     def close(self) -> None:
@@ -123,9 +125,11 @@ class _Http(ThreadingHTTPServer):
         """Who hangs up in the middle is no error of ours."""
 
 
-def _handler(desk: Desk, token: str) -> type[BaseHTTPRequestHandler]:
+def _handler(desk: Desk, token: str, public: Mapping[str, Answer], host: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Head and body are written one after the other: the second would wait for a word on the first.
+        disable_nagle_algorithm = True
         server_version, sys_version = "megaphone", ""
         timeout = PATIENCE_S
 
@@ -137,10 +141,8 @@ def _handler(desk: Desk, token: str) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, body: bytes | None) -> None:
             try:
-                check_caller(self.headers, self.server.server_port, token)  # type: ignore[attr-defined]
-                body = self._body() if body is None else body
-                url = urlsplit(self.path)
-                answer = desk(Request(self.command, url.path, dict(parse_qsl(url.query)), body))
+                check_name(self.headers, host, self.server.server_port)  # type: ignore[attr-defined]
+                answer = self._public() or self._for_desk(body)
             except Refusal as refusal:
                 # What came with the request may still be on its way: it must not be taken for another request.
                 self.close_connection = True
@@ -149,6 +151,15 @@ def _handler(desk: Desk, token: str) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 answer = Refusal(500, f"{type(error).__name__}: {error}", FAILED).answer()
             self._send(answer)
+
+        def _public(self) -> Answer | None:
+            return public.get(urlsplit(self.path).path) if self.command == "GET" else None
+
+        def _for_desk(self, body: bytes | None) -> Answer:
+            check_token(self.headers, token)
+            body = self._body() if body is None else body
+            url = urlsplit(self.path)
+            return desk(Request(self.command, url.path, dict(parse_qsl(url.query)), body))
 
         def _body(self) -> bytes:
             size = body_size(self.headers)
@@ -181,14 +192,18 @@ def _handler(desk: Desk, token: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def check_caller(headers: Message, port: int, token: str) -> None:
-    """Let nobody in who is not meant: not by another name, not from another page, not without the token."""
-    ours = {f"{host}:{port}" for host in (HOST, "localhost")}
+def check_name(headers: Message, host: str, port: int) -> None:
+    """Answer to nothing but our name, and to no page but our own."""
+    ours = {f"{host}:{port}", *([f"localhost:{port}"] if host == HOST else [])}
     if headers.get("Host") not in ours:
-        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {HOST}:{port}, and answers to no other name")
+        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {host}:{port}, and answers to no other name")
     origin = headers.get("Origin")
     if origin is not None and origin.removeprefix("http://") not in ours:
         raise Refusal(HTTPStatus.FORBIDDEN, "a request from a page of somebody else's")
+
+
+def check_token(headers: Message, token: str) -> None:
+    """Let nobody in without the token."""
     given = headers.get("Authorization", "").encode()
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
         raise Refusal(HTTPStatus.UNAUTHORIZED, "no token, or a wrong one; send a header 'Authorization: Bearer TOKEN'")

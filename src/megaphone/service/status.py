@@ -31,6 +31,8 @@ class WorkerStatus:
     """Records, over all operators, since the query was started."""
     busy_s: float = 0.0
     """Seconds that went into its epochs since then."""
+    memory_bytes: int | None = None
+    """That its process has, when it last reported; none if it has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,7 @@ class Status:
     """The part of the bins whose size was measured."""
     migrations: Mapping[str, int] = field(default_factory=dict)
     """How many there were since the query was started, by phase."""
+    lags: Mapping[str, int] = field(default_factory=dict)
+    """How far each operator's output frontier is behind the newest time it has seen; by epochs there is none."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """What a step of each operator's time is: an epoch, a microsecond, or whatever its numbers mean."""

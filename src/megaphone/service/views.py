@@ -1,4 +1,4 @@
-"""Views: statuses, plans and migrations as JSON shows them.
+"""Views: statuses, bins, plans and migrations as JSON shows them.
 
 Neighbours: the engine's desk answers with them, console.py prints them.
 """
@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from megaphone.control.controller import Migration
+from megaphone.control.epochs import Epochs
 from megaphone.control.plan import Estimate, Plan
 from megaphone.service.status import Status, WorkerStatus
 
@@ -67,6 +68,8 @@ def of_status(status: Status, left: Estimate | None = None) -> View:
                 "applied": status.applied[name],
                 "late": status.late[name],
                 "state_bytes": status.state_bytes.get(name, 0),
+                "lag": status.lags.get(name),
+                "unit": status.units.get(name),
             }
             for name, frontier in status.frontiers.items()
         },
@@ -92,4 +95,18 @@ def _worker(worker: WorkerStatus) -> View:
         "records_per_s": round(worker.records_per_s, 1),
         "busy": round(worker.busy, 4),
         "state_bytes": worker.state_bytes,
+        "memory_bytes": worker.memory_bytes,
+    }
+
+
+def of_bins(epochs: Epochs) -> View:
+    """Every bin: where it is and where it will be, its records a second, and its bytes if they were measured."""
+    meter = epochs.meter
+    sizes = zip(meter.sizes.tolist(), meter.known.tolist(), strict=True)
+    return {
+        "epoch": epochs.epoch,
+        "owners": epochs.whereabouts.owners.tolist(),
+        "expected": epochs.controller.expected.owners.tolist(),
+        "records_per_s": meter.rates.round(1).tolist(),
+        "bytes": [size if known else None for size, known in sizes],
     }

@@ -5,6 +5,7 @@ Neighbours: operators.py ties operators to it, run.py carries its orders out.
 """
 
 import re
+import sys
 import time
 import uuid
 from collections import Counter
@@ -33,7 +34,7 @@ from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
 from megaphone.progress import Time
-from megaphone.service.office import Office
+from megaphone.service.office import Office, place_of
 from megaphone.service.status import Status, WorkerStatus
 
 T = TypeVar("T")
@@ -56,7 +57,8 @@ class Control:
         assignment: Iterable[int] | None = None,
         name: str | None = None,
         snapshot_share: float = 0.05,
-        http: bool | int | None = None,
+        http: bool | int | str | None = None,
+        dashboard: bool = False,
     ) -> None:
         """Have `workers` workers share `bins` bins, dealt round unless an assignment is given.
 
@@ -64,8 +66,9 @@ class Control:
         one of these numbers that stays as it is while the query runs. `snapshot_share` is the part of a worker's time
         that may go into snapshots of its bins; with 0 there are none, and the log of their inputs only grows.
 
-        While a query runs, the verbs are served over HTTP to this user, on the loopback address: `http` is a port, or
-        false for none. Without it `spark.megaphone.http` says so, and without that any free port is taken.
+        While a query runs, the verbs and a live page are served over HTTP to this user, on the loopback address: `http`
+        is a port, "host:port" to listen elsewhere, or false for none. Without it `spark.megaphone.http` says so, and
+        without that any free port is taken. `dashboard` prints the address of the page when a query starts.
         """
         if workers < 1:
             raise PlanError(f"{workers} workers asked for; choose 1 or more")
@@ -85,8 +88,13 @@ class Control:
         )
         self.specs: dict[str, PickledSpec] = {}
         self.coordinator = Coordinator.of(spark)
-        port = _port(spark, http)
-        self._office = None if port is None else Office(self.name, Desk(self), port)
+        place = place_of(str(spark.conf.get("spark.megaphone.http", "true") if http is None else http))
+        if dashboard and place is None:
+            raise PlanError("a dashboard, but nothing is served over HTTP; leave http=False out")
+        self._office = None
+        if place is not None:
+            host, port = place
+            self._office = Office(self.name, Desk(self), port, host, _print_address if dashboard else None)
         definition = ControlDefinition(self._initial, workers, self.specs, name, snapshot_share, self._office)
         self.coordinator.define(self.name, definition)
 
@@ -94,6 +102,11 @@ class Control:
     def address(self) -> str | None:
         """Where the verbs are served over HTTP, while a query runs; the token is in the run directory."""
         return None if self._office is None else self._office.address
+
+    @property
+    def dashboard(self) -> str | None:
+        """The address of the live page, while a query runs; whoever has it may do what this control can."""
+        return None if self._office is None else self._office.page
 
     def status(self) -> list[Status]:
         """How each running query is."""
@@ -279,16 +292,9 @@ class Control:
         _until(there, timeout, lambda: PlanError(f"new workers did not start within {timeout:.0f} s"))
 
 
-def _port(spark: SparkSession, http: bool | int | None) -> int | None:
-    """The port to be served on, 0 for any; none if nothing is to be served."""
-    if http is None:
-        said = str(spark.conf.get("spark.megaphone.http", "true")).lower()
-        http = int(said) if said.isdecimal() else {"true": True, "false": False}.get(said, -1)
-    if isinstance(http, bool):
-        return 0 if http else None
-    if not 0 <= http < 1 << 16:
-        raise PlanError(f"served on port {http}; choose one from 1 to 65535, or true or false")
-    return http
+def _print_address(address: str) -> None:
+    sys.stdout.write(f"Megaphone's dashboard: {address}\n")
+    sys.stdout.flush()
 
 
 def check_name(name: str, of: str) -> str:
@@ -348,6 +354,7 @@ def _status(run: Run) -> Status:
                 int(sizes[bins].sum()),
                 sum(load.done[worker].records for load in meter.loads.values() if worker in load.done),
                 sum(load.done[worker].busy_ns for load in meter.loads.values() if worker in load.done) / 1e9,
+                meter.memory.get(worker),
             )
             for worker, join in sorted(residents.items())
         )
@@ -372,4 +379,6 @@ def _status(run: Run) -> Status:
             {name: int(load.sizes.sum()) for name, load in meter.loads.items()},
             meter.measured_part,
             Counter(migration.phase for migration in epochs.controller.history),
+            {name: lag for name, operator in operators.items() if (lag := operator.lag) is not None},
+            {name: spec.unit for name, spec in run.specs.items()},
         )

@@ -39,9 +39,11 @@ from megaphone.engine.spark.messages import (
 from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.run import PickledSpec, Run, Terms
 from megaphone.engine.spark.task import marks
+from megaphone.engine.spark.triggers import trigger_of
 from megaphone.errors import PlanError
 from megaphone.service.logs import tell
 from megaphone.service.office import Office
+from megaphone.service.timeline import Trigger
 
 LOOK_EVERY_S = 0.3
 """How often to look whether a query has ended; its workers outlive it by no more than that."""
@@ -176,6 +178,7 @@ class Coordinator(Service):
                     self._caller,
                     self._executors,
                     lambda epoch: self._only_control_advanced(key.query, epoch),
+                    lambda epoch: self._trigger_of(key.query, epoch),
                 )
             return self.runs[key]
 
@@ -262,6 +265,13 @@ class Coordinator(Service):
         with contextlib.suppress(Exception):
             return max(1, int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1)
         return 1
+
+    def _trigger_of(self, query: str, epoch: int) -> Trigger | None:
+        """What Spark says of an epoch that is over; none if it says nothing, or is about to end."""
+        with contextlib.suppress(Exception):
+            found = self._query(query)
+            return None if found is None else trigger_of(found, epoch)
+        return None
 
     def _only_control_advanced(self, query: str, epoch: int) -> bool:
         """Did no source but ours get further with this epoch?"""

@@ -1,7 +1,7 @@
 """The desk: what is asked over HTTP, done by the user's own control.
 
-    GET   /status /history /metrics /progress      POST  /plan /migrate /rescale /rebalance /drain
-                                                         /pause /resume /cancel
+    GET   /status /history /bins /timeline         POST  /plan /migrate /rescale /rebalance /drain
+          /metrics /progress                             /pause /resume /cancel
 
 Neighbours: service/server.py receives, service/views.py puts the answers in form.
 """
@@ -38,6 +38,8 @@ class Desk:
             "GET": {
                 "/status": self._status,
                 "/history": self._history,
+                "/bins": self._bins,
+                "/timeline": self._timeline,
                 "/metrics": self._metrics,
                 "/progress": self._progress,
             },
@@ -86,6 +88,15 @@ class Desk:
             if number := request.options.get("number"):
                 history = [migration for migration in history if str(migration.number) == number]
             return Answer.of([views.of_migration(migration, _left(run, migration)) for migration in history])
+
+    def _bins(self, request: Request) -> Answer:
+        run = self._run(request.options.get("query"))
+        with run.lock:
+            return Answer.of(views.of_bins(run.epochs))
+
+    def _timeline(self, request: Request) -> Answer:
+        since = int(request.options.get("since", "-1"))
+        return Answer.of(self._run(request.options.get("query")).timeline.since(since))
 
     def _metrics(self, request: Request) -> Answer:
         return Answer(prometheus.exposition(self._control.status()).encode(), kind=prometheus.KIND)

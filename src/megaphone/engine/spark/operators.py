@@ -152,7 +152,7 @@ def _build(
     """F on each input, the exchange, S."""
     _check_clock(control, spec, frames)
     shape = shape_of(spec, tuple(map(_told, exchanges)))
-    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs), shape)
+    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs), shape, spec.unit)
     binding = _binding(control, spec, frames)
     routed: DataFrame | None = None
     for number, (frame, exchange) in enumerate(zip(frames, exchanges, strict=True)):

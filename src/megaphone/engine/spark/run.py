@@ -40,6 +40,7 @@ from megaphone.progress import Time
 from megaphone.service.chronicle import Chronicle
 from megaphone.service.directory import Query
 from megaphone.service.logs import LOGGER, tell
+from megaphone.service.timeline import Point, Timeline, Trigger
 
 HEAD_START_S = 10.0
 """For orders that are sent ahead: whoever has not taken them by then gets them with its records."""
@@ -53,6 +54,8 @@ class PickledSpec:
     by_epoch: bool
     inputs: int
     shape: Shape
+    unit: str
+    """What a step of its time is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,13 @@ class Run:
         caller: Caller,
         executors: Callable[[], int],
         only_control_advanced: Callable[[int], bool],
+        trigger_of: Callable[[int], Trigger | None],
     ) -> None:
         """Begin before an epoch: the first, or the one that Spark has not committed yet."""
         self.key = key
         self.query = Query(key.query, terms.name)
         self.chronicle = Chronicle(key.query, key.run, terms.name, key.control)
+        self.timeline = Timeline()
         self.lock = threading.RLock()
         self.specs = dict(terms.specs)
         self.bounded = terms.bounded
@@ -104,6 +109,7 @@ class Run:
         self._closed_inputs = False
         self._opened = False
         self._only_control_advanced = only_control_advanced
+        self._trigger_of = trigger_of
         self._caller = caller
         self._polls = 0
         self._gave: dict[str, set[WorkerId]] = {}
@@ -141,6 +147,8 @@ class Run:
         self._dismiss_surplus(plan)
         self._tell_ended()
         self.chronicle.note(self.epochs, len(self.placement.residents))
+        if (point := self.timeline.opened(self.epochs, plan)) is not None:
+            self._cutter.submit(self._note, point)
         self._cutter.submit(self._cut, epoch, needed_from, list(self.epochs.controller.history))
         return plan
 
@@ -231,6 +239,9 @@ class Run:
         for worker in self.placement.residents:
             if worker >= self.epochs.workers and worker not in plan.workers:
                 self.placement.dismiss(worker)
+
+    def _note(self, point: Point) -> None:
+        self.timeline.add(point, self._trigger_of(point.epoch))
 
     def _cut(self, epoch: int, needed_from: int, history: list[Migration]) -> None:
         try:

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
@@ -83,6 +84,7 @@ class Tenancy:
         self.operator = operator
         self.loans = Loans()
         self._means = means
+        self._process = psutil.Process()
         self._recoveries: list[Recovery] = []
         self._applying = threading.RLock()
         self._leaving_lock = threading.RLock()
@@ -226,6 +228,7 @@ class Tenancy:
             Tally.of_all(self.host.applied),
             self._scales.read(),
             Tally.of_all(self.host.watch.spent),
+            self._process.memory_info().rss,
         )
         self._recoveries.clear()
         return [outcome.output for outcome in outcomes], report
@@ -291,7 +294,7 @@ class Tenancy:
             writing = kept.writing.result() if kept.writing else self._begin_log(kept.request, kept.payloads)
             kept.writing = None
             # What is only looked at is not worth its place in the log.
-            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING, spent=NOTHING))
+            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING, spent=NOTHING, memory=0))
         except OSError as error:
             kept.writing = None
             raise CheckpointError(
