@@ -25,7 +25,6 @@ from megaphone.harness.observe import Observer
 from megaphone.harness.sampling import Sample, Sampler
 from megaphone.harness.stage import Stage
 from megaphone.harness.timeline import Timeline
-from megaphone.nexmark import register
 
 LEAD_S = 1.0
 """The records of a migration's first epoch were due before it began, and a backlog is there when it ends."""
@@ -58,7 +57,6 @@ def nexmark(parameters: Parameters, stage: Stage) -> dict[str, Any]:
     from megaphone.nexmark.native import NATIVE
     from megaphone.nexmark.queries import QUERIES, Windows
 
-    register(stage.spark)
     query, native = QUERIES[parameters["query"]], parameters["version"] == "native"
     bins, share = (2, 0.0) if native else (parameters["bins"], parameters["snapshot_share"])
     control = Control(stage.spark, parameters["workers"], bins, snapshot_share=share)

@@ -5,6 +5,7 @@ process left behind is ignored, and swept away by whoever notices.
 Neighbours: server.py is what is reached, client.py reaches it.
 """
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -64,10 +65,13 @@ def home() -> Path:
 
 def enter(entry: Entry) -> Path:
     """Write an entry, or write it anew; where."""
-    folder = home()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _check(folder)
-    return _write(folder / f"{entry.pid}-{entry.control}.json", msgspec.json.encode(entry))
+    folder, text = home(), msgspec.json.encode(entry)
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _check(folder)
+        # Whoever was the last to leave may have removed the folder just now.
+        with contextlib.suppress(FileNotFoundError):
+            return _write(folder / f"{entry.pid}-{entry.control}.json", text)
 
 
 def enter_door(entry: Entry, address: str) -> Path:
@@ -84,6 +88,9 @@ def leave(path: Path) -> None:
     """Remove an entry, and what leads to it."""
     for file in (path, path.with_suffix(".html")):
         file.unlink(missing_ok=True)
+    # The last one turns off the light.
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
 
 
 def _write(path: Path, text: bytes) -> Path:
