@@ -47,7 +47,7 @@ def refused(capsys, *arguments):
         (["q5", "--migrate", "fluid"], "'fluid' is no migration; choose a strategy and a time, like batched@30s"),
         (
             ["q5", "--migrate", "fluent@3s"],
-            "no strategy named 'fluent'; choose all_at_once, batched, fluid or optimized",
+            "no strategy named 'fluent'; choose adaptive, all_at_once, batched, fluid or optimized",
         ),
         (
             ["q5", "--migrate", "fluid@60s"],

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 
 from megaphone.harness.observe import Observer
@@ -12,7 +13,8 @@ RATE, PRELOAD = 1000, 50
 
 def query(*epochs):
     """A query that tells of epochs: number, first and last record, when it began, how many milliseconds it took."""
-    return SimpleNamespace(recentProgress=[SimpleNamespace(json=json.dumps(progress(*epoch))) for epoch in epochs])
+    told = [SimpleNamespace(json=partial(json.dumps, progress(*epoch))) for epoch in epochs]
+    return SimpleNamespace(_jsq=SimpleNamespace(recentProgress=lambda: told))
 
 
 def progress(batch, start, end, began_s, took_ms):
@@ -20,7 +22,7 @@ def progress(batch, start, end, began_s, took_ms):
     return {
         "batchId": batch,
         "timestamp": begun.replace("+00:00", "Z"),
-        "durationMs": {"triggerExecution": took_ms, "commitOffsets": 0},
+        "durationMs": {"triggerExecution": took_ms, "addBatch": took_ms, "commitOffsets": 0},
         "sources": [
             {"startOffset": None, "endOffset": None},
             {

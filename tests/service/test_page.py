@@ -203,7 +203,7 @@ def test_browser_is_opened_without_the_token_in_a_process_list(capsys, office, h
     assert stat.S_IMODE(door.stat().st_mode) == 0o600
     assert f'content="0;url={office.page}"' in door.read_text()
     office.update([])
-    assert list(home.iterdir()) == []
+    assert list(home.glob("*")) == []
 
 
 def test_what_led_to_a_killed_process_is_swept_with_it(office, home):
