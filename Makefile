@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark test-bench test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,9 @@ test-spark: setup java  ## tests on Spark, clusters of processes included
 
 test-nexmark: setup java  ## every NEXMark query, seed and strategy, on one and on two executors: minutes
 	$(WITH_JAVA) $(PYTEST) tests/nexmark tests/spark/test_nexmark_queries.py tests/spark/test_nexmark_plain.py
+
+test-bench: setup java  ## what experiments run, with next to nothing to count
+	$(WITH_JAVA) $(PYTEST) tests/spark/test_trial.py
 
 test-dashboard: setup java  ## drive the live page in a Chromium without a window; skipped if there is none
 	$(WITH_JAVA) $(PYTEST) -rs -m browser tests/dashboard

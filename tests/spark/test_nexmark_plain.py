@@ -18,6 +18,9 @@ from megaphone.nexmark.plain import CONF, PLAIN
 from megaphone.nexmark.plain.watermark import delay_ms
 from megaphone.nexmark.queries import QUERIES, Windows
 
+pytestmark = pytest.mark.slow
+"""Minutes together: `make test-nexmark`."""
+
 SECOND = 1_000_000
 
 DUE = {
@@ -152,7 +155,6 @@ def test_query_gives_what_its_sql_gives_on_a_stream(session, tmp_path, name):
     check(name, TIES, answers, due=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_query_gives_what_its_sql_gives_on_every_stream(session, tmp_path, name, case):

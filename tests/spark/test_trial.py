@@ -13,6 +13,9 @@ from megaphone.harness.recipe import ALL_AT_ONCE, counting
 from megaphone.harness.source import KeysSource
 from megaphone.harness.stage import Stage
 
+pytestmark = pytest.mark.slow
+"""`make test-bench`."""
+
 BRIEF = {"cold_s": 0.0, "warm_up_s": 0.5, "steady_s": 1.5, "settle_s": 1.5, "limit_s": 60.0, "rate": 1000}
 
 
@@ -57,7 +60,6 @@ def test_rescale_beside_ours(stage):
     assert (rescaled["phase"], rescaled["bins"]) == ("done", 8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["groupBy().count()", "transformWithState"])
 def test_stop_and_restart_loses_no_record_from_the_latency(stage, way):
     stage.spark.conf.set(
