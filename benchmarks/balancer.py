@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,8 @@ TOLERANCE = 0.15
 SETTLE_S = 10.0
 STEADY_MS = 2000.0
 """An epoch no longer than this: what piled up while the workers were starting is through."""
+AT_MOST_S = 60.0
+"""How long to wait for that, and for the balancer: on a machine that has other things to do, it may never be so."""
 OUT = Path("out/bench-balancer")
 
 
@@ -62,13 +64,10 @@ def highest(rounds: int, auction: int, bid: Any, best: int | None) -> tuple[int,
 
 
 def rounds_for(seconds: float) -> int:
-    """How many rounds of the seal take so long on this machine; the least of several tries is what it takes alone."""
-    rounds, took = 2000, []
-    for _ in range(20):
-        begin = time.perf_counter()
-        hashlib.pbkdf2_hmac("sha256", b"a price", b"a bidder", rounds)
-        took.append(time.perf_counter() - begin)
-    return max(1, round(rounds * seconds / min(took)))
+    """How many rounds of the seal take so long on this machine, with all that goes on there."""
+    rounds, begin = 1_000_000, time.perf_counter()
+    hashlib.pbkdf2_hmac("sha256", b"a price", b"a bidder", rounds)
+    return max(1, round(rounds * seconds / (time.perf_counter() - begin)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +137,12 @@ class Running:
             self.look()
         return self.samples[first:]
 
+    def watch_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Let it run until something has come about, or for so long."""
+        deadline = time.monotonic() + seconds
+        while not condition() and time.monotonic() < deadline:
+            self.look()
+
     def look(self) -> None:
         """Take in its epochs, and how much each worker has done."""
         self.observer.look()
@@ -178,17 +183,15 @@ def measure(spark: SparkSession, console: Console, folder: Path, warm_up: float,
     per_bid = BUSY / (RATE * BIDS * (1 - 1 / HOT["hot_auction_ratio"] / WORKERS))
     running = start(spark, folder, rounds_for(per_bid))
     balancer = megaphone.Balancer(TOLERANCE)
-    follower = running.control.follow(balancer, every=1.0, latency_target=1.0)
+    follower = running.control.follow(balancer, every=1.0, strategy="batched")
     follower.pause()
     while running.observer.timeline is None:
         running.look()
     running.watch(warm_up)
-    while not 0 < running.observer.last_epoch_ms < STEADY_MS:
-        running.look()
+    running.watch_until(lambda: 0 < running.observer.last_epoch_ms < STEADY_MS, AT_MOST_S)
     uneven = running.watch(seconds)
     follower.resume()
-    while not (follower.history and has_ended(follower)):
-        running.look()
+    running.watch_until(lambda: bool(follower.history) and has_ended(follower), AT_MOST_S)
     for answer in follower.history:
         console.print(f"  {answer}")
     running.watch(SETTLE_S)
@@ -201,7 +204,7 @@ def measure(spark: SparkSession, console: Console, folder: Path, warm_up: float,
     before, after = Stretch.of(uneven, running.timeline), Stretch.of(evened, running.timeline)
     draw(running, follower)
     return {
-        "parameters": {"workers": WORKERS, "bins": BINS, "rate": RATE, **HOT, "tolerance": TOLERANCE},
+        "parameters": {"workers": WORKERS, "bins": BINS, "rate": RATE, "bid_s": per_bid, **HOT, "tolerance": TOLERANCE},
         "before": asdict(before),
         "after": asdict(after),
         "migrations": [described(answer) for answer in follower.history],
@@ -298,6 +301,7 @@ def main() -> None:
     try:
         with errors_to(OUT / "log.txt"):
             spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+            megaphone.nexmark.register(spark)
             summary = measure(spark, console, folder, warm_up, seconds)
             spark.stop()
     finally:

@@ -1,4 +1,7 @@
-/** The map: a column for every worker, a cell for every bin. Cells fly when bins move, and stay outlined for a while. */
+/** The map: a column for every worker, a cell for every bin. Cells fly when bins move, and stay outlined for a while.
+ *
+ * While bins are still to move, those that stay keep their place: who leaves leaves a hole, who comes takes one.
+ */
 
 import { colour, fit, ramp, tip } from "./canvas.js";
 import { count, size } from "./words.js";
@@ -32,41 +35,60 @@ export class BinMap {
 
   /** Take in what /bins answered, and who is there. */
   update(bins, workers) {
-    const before = this.bins;
+    const before = this.bins?.owners;
     this.bins = bins;
     this.workers = [...new Set([...workers, ...bins.owners])].sort((a, b) => a - b);
-    if (!before || before.owners.length !== bins.owners.length) {
+    const fresh = before?.length !== bins.owners.length;
+    if (fresh) {
       this.movedAt = new Float64Array(bins.owners.length).fill(-Infinity);
       this.places = null;
     } else {
-      const now = performance.now();
-      bins.owners.forEach((owner, bin) => {
-        if (owner !== before.owners[bin]) this.movedAt[bin] = now;
-      });
+      this.#move(before);
     }
+    if (fresh || bins.expected.every((owner, bin) => owner === bins.owners[bin])) this.#tidy();
     this.#arrange();
     this.draw();
+  }
+
+  /** Give the bins that have moved since a place in their new columns. */
+  #move(before) {
+    const now = performance.now();
+    for (const worker of this.workers) if (!this.slots.has(worker)) this.slots.set(worker, []);
+    this.bins.owners.forEach((owner, bin) => {
+      if (owner === before[bin]) return;
+      this.movedAt[bin] = now;
+      const [from, to] = [this.slots.get(before[bin]), this.slots.get(owner)];
+      from[from.indexOf(bin)] = null;
+      const hole = to.indexOf(null);
+      to[hole < 0 ? to.length : hole] = bin;
+    });
+  }
+
+  /** In every column one bin after the other. */
+  #tidy() {
+    this.slots = new Map(this.workers.map((worker) => [worker, []]));
+    this.bins.owners.forEach((owner, bin) => this.slots.get(owner).push(bin));
   }
 
   /** Lay the cells out: as large as will fit, in one row of columns or in several. */
   #arrange() {
     const width = this.canvas.clientWidth;
-    const per = new Map(this.workers.map((worker) => [worker, []]));
-    this.bins.owners.forEach((owner, bin) => per.get(owner).push(bin));
-    const most = Math.max(...[...per.values()].map((list) => list.length), 1);
+    const lists = this.workers.map((worker) => this.slots.get(worker));
+    const most = Math.max(...lists.map((list) => list.length), 1);
     const grid = best(width, this.canvas.clientHeight, this.workers.length, most);
     if (grid.height > this.canvas.clientHeight) this.canvas.parentElement.style.minHeight = `${grid.height}px`;
     const places = new Float32Array(2 * this.bins.owners.length);
-    this.columns = [...per].map(([worker, list], i) => {
+    this.columns = lists.map((list, i) => {
       const left = (i % grid.across) * (grid.width + GAP);
       const top = Math.floor(i / grid.across) * grid.deep;
       list.forEach((bin, n) => {
+        if (bin === null) return;
         places[2 * bin] = left + (n % grid.cells) * grid.cell;
         places[2 * bin + 1] = top + HEAD + Math.floor(n / grid.cells) * grid.cell;
       });
-      return { worker, list, left, top };
+      return { worker: this.workers[i], list, left, top };
     });
-    this.order = [...per.values()].flat();
+    this.order = lists.flat().filter((bin) => bin !== null);
     const same = this.places && this.grid.cell === grid.cell && this.places.every((at, i) => at === places[i]);
     if (this.places && !same) this.#fly();
     this.from = this.places ?? places;
@@ -74,8 +96,9 @@ export class BinMap {
     this.grid = grid;
     this.maximum = this.bins[this.colouring].reduce((most, value) => Math.max(most, value ?? 0), 0);
     const words = this.colouring === "bytes" ? size : (rate) => `${count(rate)}/s`;
+    const [, middle, , end] = this.scale.children;
     // Half way up the ramp is a quarter of the most: see `shade`.
-    [this.scale.children[1].textContent, this.scale.children[3].textContent] = [this.maximum / 4, this.maximum].map(words);
+    [middle.textContent, end.textContent] = [this.maximum / 4, this.maximum].map(words);
   }
 
   #fly() {
@@ -122,11 +145,12 @@ export class BinMap {
   }
 
   #heads(context) {
-    const loads = this.columns.map(({ list }) => list.reduce((sum, bin) => sum + this.bins.records_per_s[bin], 0));
+    const owned = this.columns.map(({ list }) => list.filter((bin) => bin !== null));
+    const loads = owned.map((list) => list.reduce((sum, bin) => sum + this.bins.records_per_s[bin], 0));
     const most = Math.max(...loads, 1e-9);
-    this.columns.forEach(({ worker, list, left, top }, i) => {
+    this.columns.forEach(({ worker, left, top }, i) => {
       context.fillStyle = colour("ink");
-      context.fillText(title(worker, list.length, this.grid.width), left, top + 11);
+      context.fillText(title(worker, owned[i].length, this.grid.width), left, top + 11);
       context.fillStyle = colour("line");
       context.fillRect(left, top + 15, this.grid.width, 3);
       context.fillStyle = colour("accent");
@@ -180,10 +204,10 @@ export class BinMap {
     if (event.key === "Escape") this.#choose(null);
     if (!this.bins) return;
     const [now, { cells }, last] = [this.order.indexOf(this.chosen), this.grid, this.order.length - 1];
-    const moves = { ArrowRight: now + 1, ArrowLeft: now - 1, ArrowDown: now + cells, ArrowUp: now - cells, Home: 0, End: last };
-    if (!(event.key in moves)) return;
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: cells, ArrowUp: -cells, Home: -Infinity, End: Infinity };
+    if (!(event.key in steps)) return;
     event.preventDefault();
-    this.#choose(this.order[Math.min(last, Math.max(0, moves[event.key]))]);
+    this.#choose(this.order[Math.min(last, Math.max(0, now + steps[event.key]))]);
     this.canvas.setAttribute("aria-label", this.words(this.chosen).replaceAll("\n", ", "));
   }
 

@@ -61,7 +61,8 @@ class Page {
       if (turn === this.turn) this.#fail(error);
     }
     if (turn !== this.turn || this.locked) return;
-    this.timer = setTimeout(() => document.hidden || this.look(), Math.max(100, EVERY_MS - (performance.now() - begin)));
+    const rest = Math.max(100, EVERY_MS - (performance.now() - begin));
+    this.timer = setTimeout(() => document.hidden || this.look(), rest);
   }
 
   async #ask(turn) {
@@ -166,10 +167,12 @@ class Page {
     const last = this.run ? " Below is the last that was known." : "";
     if (error instanceof Locked) {
       this.locked = true;
-      this.#alarm("no access", `This page needs the token that is in its address. Open the address that 'megaphone dashboard' prints.${last}`);
+      const how = "Open the address that 'megaphone dashboard' prints.";
+      this.#alarm("no access", `This page needs the token that is in its address. ${how}${last}`);
     } else if (error instanceof Gone) {
-      const who = `The query is gone: it has ended, or its driver has. Nobody answers at ${location.host} since ${clock(since)}.`;
-      this.#alarm("gone", `${who} When it runs again, 'megaphone dashboard' prints its new address.${last}`);
+      const who = "The query is gone: it has ended, or its driver has.";
+      const when = `Nobody answers at ${location.host} since ${clock(since)}.`;
+      this.#alarm("gone", `${who} ${when} When it runs again, 'megaphone dashboard' prints its new address.${last}`);
     } else if (error instanceof Silent) {
       this.#alarm("no answer", `No answer since ${clock(since)}. The driver is busy, or hangs; still trying.${last}`);
     } else {

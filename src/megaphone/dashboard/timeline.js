@@ -49,15 +49,15 @@ export class Timeline {
   }
 
   #strips(shown) {
+    const taken = logarithmic(shown.map((one) => one.seconds));
     const strips = [
-      { title: "epoch time", weight: 6, scale: logarithmic(shown.map((one) => one.seconds)), draw: this.#times, words: seconds },
+      { title: "epoch time", weight: 6, scale: taken, draw: this.#times, words: seconds },
       { title: "records/s", weight: 4, scale: linear(rates(shown)), draw: this.#rates, words: count },
     ];
-    if (this.unit !== "epoch") {
-      const scale = linear(shown.map((one) => one.lag));
-      strips.push({ title: "frontier lag", weight: 4, scale, draw: this.#lags, words: (value) => lag(value, this.unit) });
-    }
-    return strips;
+    if (this.unit === "epoch") return strips;
+    const scale = linear(shown.map((one) => one.lag));
+    const words = (value) => lag(value, this.unit);
+    return [...strips, { title: "frontier lag", weight: 4, scale, draw: this.#lags, words }];
   }
 
   #bands(context, width, bottom) {
@@ -173,7 +173,8 @@ export class Timeline {
     context.stroke();
     context.fillStyle = colour("accent");
     if (near.seconds !== null) dot(context, x, strips[0].y(near.seconds), 3.5);
-    const words = [`epoch ${near.epoch}, ${clock(near.ended)}`, seconds(near.seconds), `${count(near.records)} records`];
+    const when = `epoch ${near.epoch}, ${clock(near.ended)}`;
+    const words = [when, seconds(near.seconds), `${count(near.records)} records`];
     if (near.lag !== null) words.push(`lag ${lag(near.lag, this.unit)}`);
     if (near.moved) words.push(`${near.moved} bins moved`);
     tip(this.output, words.join("\n"), x, this.pointer[1]);
@@ -182,7 +183,8 @@ export class Timeline {
   #words(shown) {
     const { p50, p99, max } = this.epochs.times;
     const moved = shown.filter((one) => one.moved).length;
-    return `${shown.length} epochs, ${moved} of them with moves; in the last minute p50 ${seconds(p50)}, p99 ${seconds(p99)}, max ${seconds(max)}`;
+    const times = `p50 ${seconds(p50)}, p99 ${seconds(p99)}, max ${seconds(max)}`;
+    return `${shown.length} epochs, ${moved} of them with moves; in the last minute ${times}`;
   }
 }
 

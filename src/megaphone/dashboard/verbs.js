@@ -1,4 +1,4 @@
-/** What can be asked for: pause, resume and cancel what is under way; and rescale, rebalance or drain, after a dry run. */
+/** What can be asked for: pause, resume and cancel what is under way; rescale, rebalance or drain, after a dry run. */
 
 import { Refused } from "./query.js";
 import { count, seconds, size } from "./words.js";
@@ -75,8 +75,8 @@ export class Wish {
     const field = this.form.elements.workers;
     if (this.workers === null || field.value === String(this.workers)) field.value = workers.length;
     this.workers = workers.length;
-    const hosts = [...new Set(workers.map((one) => one.host))];
-    const options = [...workers.map((one) => [one.worker, `worker ${one.worker}`]), ...hosts.map((host) => [host, `host ${host}`])];
+    const hosts = [...new Set(workers.map((one) => one.host))].map((host) => [host, `host ${host}`]);
+    const options = [...workers.map((one) => [one.worker, `worker ${one.worker}`]), ...hosts];
     const select = this.form.elements.who;
     if (JSON.stringify(options) === this.options) return;
     this.options = JSON.stringify(options);
@@ -91,8 +91,8 @@ export class Wish {
   /** What the form says, as the HTTP interface takes it. */
   get #wish() {
     const { workers, by, who, strategy, target, batch, gap } = this.form.elements;
-    const about = { rescale: { workers: Number(workers.value) }, rebalance: { by: by.value }, drain: { who: who.value } };
-    const wish = about[this.#verb];
+    const wanted = Number(workers.value);
+    const wish = { rescale: { workers: wanted }, rebalance: { by: by.value }, drain: { who: who.value } }[this.#verb];
     if (strategy.value) wish.strategy = strategy.value;
     if (target.value) wish.latency_target = Number(target.value) / 1000;
     if (batch.value) wish.batch = Number(batch.value);
@@ -131,7 +131,7 @@ export class Wish {
     const cells = {
       bins: count(plan.bins),
       steps: count(plan.steps),
-      bytes: plan.bytes_measured ? `${plan.bytes_measured < 1 ? "~" : ""}${size(plan.bytes)}` : plan.bins ? "unknown" : "0 B",
+      bytes: plan.bytes_measured ? `${plan.bytes_measured < 1 ? "~" : ""}${size(plan.bytes)}` : "unknown",
       seconds: `about ${seconds(plan.seconds)}`,
     };
     for (const [name, text] of Object.entries(cells)) document.querySelector(`[data-plan=${name}]`).textContent = text;
