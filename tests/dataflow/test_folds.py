@@ -53,7 +53,7 @@ depths = pytest.mark.parametrize("fold", THREE_DEPTHS, ids=["key", "bin", "vecto
 def applied(fold, *inputs, bounds=END, states=None):
     """Apply rows (bin, time, ...) of each input; output rows, and post-dated ones per input."""
     due = tuple(make_records(rows, schema).sorted() for rows, schema in zip(inputs, fold.inputs, strict=True))
-    states = States(fold.new_state) if states is None else states
+    states = fold.new_states(BINS) if states is None else states
     output, later = fold.apply(due, states, np.full(BINS, bounds), WorkerId(2), Stopwatch(BINS))
     return rows_of(output), [
         list(zip(part.bins.tolist(), part.times.tolist(), rows_of(part.data), strict=True)) for part in later
@@ -66,7 +66,7 @@ def rows_of(batch):
 
 @depths
 def test_three_depths_give_the_same(fold):
-    states = States(fold.new_state)
+    states = fold.new_states(BINS)
     rows = [(1, 5, "b", 2), (0, 7, "a", 1), (0, 6, "a", 10)]
     assert sorted(applied(fold, rows, states=states)[0]) == [("a", 10), ("a", 11), ("b", 2)]
     assert applied(fold, [(0, 8, "a", 1)], states=states)[0] == [("a", 12)]
@@ -87,7 +87,7 @@ def test_state_of_none_removes_the_key():
         return total or None, [(key, total)]
 
     fold = KeyFold("add", (SCHEMA,), OUTPUT, ("key",), last_one_out)
-    states = States(fold.new_state)
+    states = fold.new_states(BINS)
     rows = [(0, 1, "a", 1), (0, 2, "a", -1), (0, 3, "a", 5), (0, 3, "b", 1), (0, 4, "b", -1)]
     assert applied(fold, rows, states=states)[0] == [("a", 1), ("a", 0), ("a", 5), ("b", 1), ("b", 0)]
     assert states == {0: {"a": 5}}

@@ -7,6 +7,7 @@ with real hosts. The right answer is DuckDB's, over the same events.
 import itertools
 import random
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 import megaphone
 from megaphone.bins import BinId, Bins, WorkerId
-from megaphone.dataflow.folds import Later, States, VectorNotificator
+from megaphone.dataflow.folds import Later, VectorNotificator
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.native import NativeFold, NativeHost, host_for
@@ -35,8 +36,9 @@ from megaphone.nexmark import Nexmark
 from megaphone.nexmark.events import SCHEMAS
 from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.queries import QUERIES, Windows, q5
+from megaphone.nexmark.queries import shelves as shelving
 from megaphone.nexmark.queries.bulk import locate, tally
-from megaphone.nexmark.queries.shelf import Shelf, find, has, put
+from megaphone.nexmark.queries.shelves import Shelves, places
 from megaphone.progress import BEGIN, CLOSED, Frontier, Time
 
 EVENTS = 6000
@@ -315,7 +317,7 @@ BIDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=40)
 @given(st.lists(BIDS, min_size=1, max_size=4))
 def test_hottest_auction_is_said_of_every_window_whatever_is_left_out(epochs):
     """Times in any order: who is not looked at closely must not have been the hottest."""
-    windows, states, said = Windows(slice=2, slices=3), States(Shelf), []
+    windows, states, said = Windows(slice=2, slices=3), q5.Counts(2), []
     schema = pa.schema([("auction", pa.int64())])
     bounds = np.full(2, BEGIN)
     for bids in epochs:
@@ -337,18 +339,48 @@ def test_hottest_auction_is_said_of_every_window_whatever_is_left_out(epochs):
     assert found == right
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=60), max_size=8))
-def test_shelves_have_what_was_put_there_in_order(adds):
-    """Even keys are in one bin, odd ones in the other."""
-    shelves, dicts, asked = [Shelf(), Shelf()], defaultdict(list), np.array([0, 2, 12, 1, 3, 13])
-    for number, keys in enumerate(adds):
-        keys = np.array(sorted(keys, key=lambda key: key % 2), np.int64)
-        values, odd = np.arange(len(keys)) + 100 * number, int((keys % 2 == 0).sum())
-        put(shelves, (keys, values), [slice(0, odd), slice(odd, len(keys))])
-        for key, value in zip(keys.tolist(), values.tolist(), strict=True):
-            dicts[key].append(value)
-        which, columns = find(shelves, asked, [slice(0, 3), slice(3, 6)])
-        expected = [(place, value) for place, key in enumerate(asked.tolist()) for value in dicts[key]]
-        assert list(zip(which.tolist(), columns[1].tolist() if columns else [], strict=True)) == expected
-        known = has(shelves, asked, [slice(0, 3), slice(3, 6)])
-        assert known.tolist() == [bool(dicts[key]) for key in asked.tolist()]
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=60)
+
+
+@given(
+    st.lists(st.tuples(ROWS, st.sampled_from(["stay", "leave", "return", "forget"]), st.integers(0, 5)), max_size=12)
+)
+def test_shelves_have_what_was_put_there_in_order(steps):
+    """Six bins, which leave and come back, with what they had or without; some rows are too many to stay new."""
+    shelves, dicts, away = Shelves(6), defaultdict(list), {}
+    asked_bins, asked_keys = map(np.ravel, np.meshgrid(np.arange(6), np.array([3, 0, 9, 12])))
+    with few(4):
+        for number, (rows, what, bin) in enumerate(steps):
+            if what == "leave" and bin not in away:
+                away[bin] = shelves.get(bin)
+                shelves.drop(bin)
+                assert not shelves.get(bin)
+            elif what in ("return", "forget") and bin in away:
+                back = away.pop(bin)
+                if what == "return" and back:
+                    shelves.give(bin, back)
+                else:
+                    dicts.update({(b, k): [] for b, k in dicts if b == bin})
+            rows = [row for row in rows if row[0] not in away]
+            bins, keys = np.array(rows, np.int64).reshape(-1, 2).T
+            values = np.arange(len(rows)) + 100 * number
+            shelves.put((places(bins, keys), values))
+            for row, value in zip(rows, values.tolist(), strict=True):
+                dicts[row].append(value)
+            here = ~np.isin(asked_bins, list(away))
+            asked = places(asked_bins[here], asked_keys[here])
+            lists = [dicts[row] for row in zip(asked_bins[here].tolist(), asked_keys[here].tolist(), strict=True)]
+            which, columns = shelves.find(asked)
+            expected = [(place, value) for place, values in enumerate(lists) for value in values]
+            assert list(zip(which.tolist(), columns[1].tolist() if columns else [], strict=True)) == expected
+            assert shelves.has(asked).tolist() == list(map(bool, lists))
+
+
+@contextmanager
+def few(rows):
+    """Let so few rows be many."""
+    before, shelving.FEW = shelving.FEW, rows
+    try:
+        yield
+    finally:
+        shelving.FEW = before

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, make_row, no_rows, rows_to_batch
 from megaphone.dataflow.stopwatch import Stopwatch
@@ -61,11 +62,11 @@ class Fold(Protocol):
     def ordered(self) -> bool:
         """Must records come sorted?"""
 
-    def new_state(self) -> Any:
-        """The state of a blank bin."""
+    def new_states(self, bins: int) -> States | Joint:
+        """The states of a worker that has none yet, of so many bins."""
 
     def apply(
-        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+        self, due: tuple[Records, ...], states: Any, bounds: Bounds, worker: WorkerId, watch: Stopwatch
     ) -> Applied:
         """Apply due records, sorted by bin and time or not; give output rows and, per input, post-dated ones.
 
@@ -109,9 +110,9 @@ class KeyFold(_Base):
     fold: Callable[[Any, Any, Any], tuple[Any, Iterable[Any]]]
     first: Callable[[], Any] | None = None
 
-    def new_state(self) -> dict[Any, Any]:
-        """No key has a state yet."""
-        return {}
+    def new_states(self, bins: int) -> States:
+        """In a blank bin no key has a state."""
+        return States(dict)
 
     def apply(
         self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
@@ -153,9 +154,9 @@ class BinFold(_Base):
     state: Callable[[], Any]
     fold: Callable[..., Iterable[Any] | None]
 
-    def new_state(self) -> Any:
-        """What the user's factory makes."""
-        return self.state()
+    def new_states(self, bins: int) -> States:
+        """A blank bin has what the user's factory makes."""
+        return States(self.state)
 
     def apply(
         self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
@@ -280,7 +281,7 @@ class Later:
 class VectorFold(_Base):
     """`fold(records, states, notificator) -> columns`, over many bins and times at once."""
 
-    state: Callable[[], Any]
+    state: Callable[..., Any]
     fold: Callable[..., Any]
     sort: bool = True
 
@@ -289,12 +290,12 @@ class VectorFold(_Base):
         """As it was marked."""
         return self.sort
 
-    def new_state(self) -> Any:
-        """What the user's factory makes."""
-        return self.state()
+    def new_states(self, bins: int) -> States | Joint:
+        """One for each bin, or one for all of them."""
+        return self.state(bins) if is_joint(self.state) else States(self.state)
 
     def apply(
-        self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
+        self, due: tuple[Records, ...], states: Any, bounds: Bounds, worker: WorkerId, watch: Stopwatch
     ) -> Applied:
         """One call for everything that is due."""
         later = [VectorNotificator(bounds, Later(schema)) for schema in self.inputs]
@@ -370,6 +371,8 @@ def is_vectorised(fold: Callable[..., Any]) -> bool:
 
 
 def _span(due: tuple[Records, ...]) -> str:
+    if not any(map(len, due)):
+        return "bins whose state was due"
     bins = np.concatenate([records.bins for records in due])
     times = np.concatenate([records.times for records in due])
     return f"bins {bins.min()} to {bins.max()} at times {times.min()} to {times.max()}"

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
-from megaphone.dataflow.folds import Bounds, Fold, States
+from megaphone.dataflow.folds import Bounds, Fold
+from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.notificator import Notificator
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.state import Parcel
@@ -39,7 +40,7 @@ class Host:
         self.worker = worker
         self.fold = fold
         self.frontier = OPEN
-        self.states = States(fold.new_state)
+        self.states = fold.new_states(bins)
         self.resident: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
         self.resident[np.fromiter(owned, np.int64)] = True
         self._limits: npt.NDArray[np.int64] = np.full(bins, END)
@@ -79,11 +80,11 @@ class Host:
         bounds = np.minimum(self._limits, frontier.bound)
         for records in fresh:
             self.touched[records.bins] = True
-        drained = self._drain(bounds)
+        drained, woken = self._drain(bounds), self._wake(bounds)
         due = tuple(self._due(input, drained[input], records, bounds) for input, records in enumerate(fresh))
         applied = sum(map(len, due))
         self.frontier = frontier
-        if not applied:
+        if not applied and not woken:
             return Outcome(self.fold.no_output, 0, late)
         output, later = self.fold.apply(due, self.states, bounds, self.worker, self.watch)
         for input, records in enumerate(later):
@@ -167,6 +168,14 @@ class Host:
                     parts.append(records)
             self._note(bin)
         return drained
+
+    def _wake(self, bounds: Bounds) -> bool:
+        """Has any bin's state something to do by itself?"""
+        if not isinstance(self.states, Joint):
+            return False
+        woken = self.resident & (self.states.due < bounds)
+        self.touched |= woken
+        return bool(woken.any())
 
     def _postpone(self, input: int, records: Records) -> None:
         for bin, group in records.sorted().groups():

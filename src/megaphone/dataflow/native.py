@@ -34,9 +34,9 @@ class NativeFold(_Base):
 
     make: Callable[[], Logic]
 
-    def new_state(self) -> Logic:
+    def new_states(self, bins: int) -> States:
         """The logic of a worker that has seen nothing."""
-        return self.make()
+        return States(self.make)
 
     def apply(
         self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch

@@ -100,7 +100,7 @@ def key_operator(
 
 
 def bin_operator(
-    name: str, inputs: Sequence[Input], fold: Callable[..., Any], output: pa.Schema, state: Callable[[], Any]
+    name: str, inputs: Sequence[Input], fold: Callable[..., Any], output: pa.Schema, state: Callable[..., Any]
 ) -> OperatorSpec:
     """A unary or binary operator: `fold(time, data, ..., state, notificator, ...)`, or vectorised."""
     schemas = tuple(input.schema for input in inputs)

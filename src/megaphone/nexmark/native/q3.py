@@ -6,10 +6,9 @@ import pyarrow as pa
 
 from megaphone.dataflow.records import Records
 from megaphone.engine.spark import operators
-from megaphone.nexmark.queries.bulk import texts
-from megaphone.nexmark.queries.q3 import OUTPUT, PERSON, pairs
+from megaphone.nexmark.queries.q3 import OUTPUT, meet
 from megaphone.nexmark.queries.query import Streams, Windows
-from megaphone.nexmark.queries.shelf import Shelf
+from megaphone.nexmark.queries.shelves import Shelves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,22 +21,11 @@ class Join:
 
     def __init__(self) -> None:
         """Nobody, nothing."""
-        self.persons, self.auctions = Shelf(), Shelf()
+        self.persons, self.auctions = Shelves(), Shelves()
 
     def step(self, persons: Records, auctions: Records, *, bound: int) -> pa.Table | None:
-        """New auctions with all persons, and the auctions that were there with new persons: each pair once."""
-        ids, sellers, items = persons.column("id"), auctions.column("seller"), auctions.column("id")
-        people = (ids, *(texts(persons, name) for name in PERSON))
-        if len(ids):
-            self.persons.add(people)
-        which_auction, found_persons = self.persons.find(sellers)
-        which_person, found_auctions = self.auctions.find(ids)
-        if len(items):
-            self.auctions.add((sellers, items))
-        told = [pairs(found_persons, items[which_auction])] if found_persons else []
-        if found_auctions:
-            told.append(pairs(tuple(column[which_person] for column in people), found_auctions[1]))
-        return pa.concat_tables(told) if told else None
+        """All in one place."""
+        return meet(self.persons, self.auctions, persons, auctions, persons.column("id"), auctions.column("seller"))
 
 
 def build(control: "Control", streams: Streams, windows: Windows) -> "DataFrame":

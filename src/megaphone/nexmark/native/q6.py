@@ -8,7 +8,7 @@ from megaphone.engine.spark import operators
 from megaphone.nexmark.native.closing import closed_auctions
 from megaphone.nexmark.queries.q6 import OUTPUT, averages
 from megaphone.nexmark.queries.query import Streams, Windows
-from megaphone.nexmark.queries.shelf import Shelf
+from megaphone.nexmark.queries.shelves import Shelves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,11 +21,12 @@ class Average:
 
     def __init__(self) -> None:
         """None."""
-        self.prices, self.early = Shelf(), Waiting()
+        self.prices, self.early = Shelves(), Waiting()
 
     def step(self, closed: Records, *, bound: int) -> dict[str, Any]:
         """In the order in which auctions expire."""
-        return averages(self.early.due(closed, bound), lambda _: self.prices)
+        due = self.early.due(closed, bound)
+        return averages(due, self.prices, due.column("seller"))
 
 
 def build(control: "Control", streams: Streams, windows: Windows) -> "DataFrame":

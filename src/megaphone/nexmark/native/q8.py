@@ -3,15 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from megaphone.dataflow.records import Records
 from megaphone.engine.spark import operators
-from megaphone.nexmark.queries import shelf
-from megaphone.nexmark.queries.bulk import texts
-from megaphone.nexmark.queries.q8 import OUTPUT, Sides, within
+from megaphone.nexmark.queries.q8 import OUTPUT, Open, newcomers
 from megaphone.nexmark.queries.query import Streams, Windows
-from megaphone.nexmark.queries.shelf import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,38 +15,19 @@ if TYPE_CHECKING:
 
 
 class Join:
-    """Both relations of each window that is open, by its number."""
+    """Both relations of each window that is open."""
 
     def __init__(self, windows: Windows) -> None:
         """No window."""
         self.length = windows.newcomers
-        self.open: dict[int, Sides] = {}
+        self.open = Open(1)
 
     def step(self, persons: Records, auctions: Records, *, bound: int) -> dict[str, Any]:
-        """Join window by window, and forget those that have ended."""
-        told = []
-        for number in np.unique(np.concatenate((persons.times, auctions.times)) // self.length).tolist():
-            sides = self.open.setdefault(number, Sides())
-            joining, selling = (within(records, number, self.length) for records in (persons, auctions))
-            told += [(*found, np.full(len(found[0]), number * self.length)) for found in _meet(sides, joining, selling)]
-        for number in [number for number in self.open if (number + 1) * self.length <= bound]:
-            del self.open[number]
-        ids, names, starts = shelf.join(*told) if told else ((), (), ())
-        return {"id": ids, "name": list(names), "window_start": starts}
-
-
-def _meet(sides: Sides, persons: Records, auctions: Records) -> list[Columns]:
-    """Sellers that are new here with the people who were there, new people with all sellers: each pair once."""
-    sellers = np.unique(auctions.column("seller"))
-    sellers = sellers[~sides.sellers.has(sellers)]
-    people = (persons.column("id"), texts(persons, "name"))
-    _, found = sides.persons.find(sellers)
-    if len(sellers):
-        sides.sellers.add((sellers,))
-    sell = sides.sellers.has(people[0])
-    if len(persons):
-        sides.persons.add(people)
-    return [*([found] if found else []), tuple(column[sell] for column in people)]
+        """All in one place; forget the windows that have ended."""
+        joining, selling = persons.column("id"), auctions.column("seller")
+        told = newcomers(self.open, self.length, persons, auctions, joining, selling)
+        self.open.forget(bound // self.length)
+        return told
 
 
 def build(control: "Control", streams: Streams, windows: Windows) -> "DataFrame":

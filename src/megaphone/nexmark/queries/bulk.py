@@ -1,8 +1,7 @@
-"""What folds do with the records of many bins at once, so that no bin costs more than a few microseconds.
+"""What folds do with the records of many bins at once, so that no bin costs anything by itself.
 
-With `gather` and `scatter`, a fold's state is a NumPy array of rows for each bin. What belongs together (an auction
-and its bids) is in one bin, so rows of many bins can be looked at as one table.
-Neighbours: closing.py keeps its state so; other queries use parts.
+What belongs together (an auction and its bids) is in one bin, so rows of many bins can be looked at as one table.
+Neighbours: the queries; shelves.py.
 """
 
 from typing import Any
@@ -11,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from megaphone.bins import BinArray, BinId
-from megaphone.dataflow.folds import States
-from megaphone.dataflow.records import Records, argsort, runs
+from megaphone.dataflow.records import Records
 
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
@@ -24,39 +21,6 @@ LITTLE = 1 << 16
 
 ROOM = 4
 """A table that is indexed by key may have so many places for each key that is looked up; else it is a search."""
-
-
-def bins_of(*inputs: Records) -> BinArray:
-    """The bins that any records are of, in order."""
-    some = np.zeros(max(int(records.bins.max(initial=0)) for records in inputs) + 1, np.bool_)
-    for records in inputs:
-        some[records.bins] = True
-    return np.flatnonzero(some).astype(np.uint32)
-
-
-def cuts(owners: BinArray, bins: BinArray) -> list[slice]:
-    """The rows of each bin, by the bins of rows that are sorted; a bin may have none."""
-    starts, stops = owners.searchsorted(bins), owners.searchsorted(bins, "right")
-    return list(map(slice, starts.tolist(), stops.tolist()))
-
-
-def gather(states: States, bins: BinArray, dtype: np.dtype[Any]) -> tuple[Array, BinArray]:
-    """The rows of some bins in one array, and each row's bin."""
-    parts = [states.get(BinId(bin), b"") for bin in bins.tolist()]
-    # As bytes: to join arrays of rows, NumPy would compare their columns for every part.
-    rows = np.frombuffer(bytearray().join(parts), dtype)
-    return rows, bins.repeat([len(part) for part in parts])
-
-
-def scatter(states: States, bins: BinArray, rows: Array, owners: BinArray) -> None:
-    """Give some bins the rows they own, and no others; a bin without rows has no state."""
-    order = argsort(owners)
-    owners, size, data = owners[order], rows.dtype.itemsize, rows[order].tobytes()
-    for bin in bins.tolist():
-        states.pop(BinId(bin), None)
-    for start, stop in runs(owners):
-        # A copy: a view would keep the rows of all bins in memory for as long as one of them has it.
-        states[BinId(int(owners[start]))] = np.frombuffer(data[start * size : stop * size], rows.dtype)
 
 
 def table(**columns: Array) -> Array:
@@ -146,18 +110,6 @@ def micros(records: Records, name: str) -> Int64s:
     """A timestamp column as the times are: in microseconds."""
     values: Int64s = records.data.column(name).cast(pa.int64()).to_numpy()
     return values
-
-
-def alarms(schema: pa.Schema, bins: BinArray, times: Int64s) -> Records:
-    """Rows without values, to be post-dated: they wake a bin and say nothing."""
-    nothing = [pa.nulls(len(bins), field.type) for field in schema]
-    return Records(bins, times, pa.record_batch(nothing, schema=schema))
-
-
-def arrived(records: Records) -> Records:
-    """Those that are not alarms."""
-    told = records.data.column("date_time")
-    return records.where(told.is_valid().to_numpy(zero_copy_only=False)) if told.null_count else records
 
 
 def texts(records: Records, name: str) -> Array:

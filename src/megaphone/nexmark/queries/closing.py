@@ -9,24 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 import megaphone
-from megaphone.bins import BinArray
-from megaphone.dataflow.folds import States, VectorNotificator
-from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries.bulk import (
-    Array,
-    Int64s,
-    Places,
-    alarms,
-    arrived,
-    bins_of,
-    gather,
-    locate,
-    micros,
-    scatter,
-    table,
-)
+from megaphone.bins import BinArray, BinId
+from megaphone.dataflow.folds import VectorNotificator
+from megaphone.dataflow.joint import Joint
+from megaphone.dataflow.records import Records, argsort
+from megaphone.nexmark.queries.bulk import Array, Int64s, Places, locate, micros, table
 from megaphone.nexmark.queries.query import Streams, Windows
 from megaphone.progress import END
 
@@ -56,34 +46,78 @@ OPEN = np.dtype([(name, np.int64) for name in ("id", "opened", "expires", "reser
 NO_BID = -1
 
 
+class Auctions(Joint):
+    """The open auctions of all bins."""
+
+    def __init__(self, bins: int) -> None:
+        """None."""
+        super().__init__(bins)
+        self._rows = np.empty(0, OPEN)
+        self._owners: BinArray = np.empty(0, np.uint32)
+        self._came: list[tuple[BinId, Array]] = []
+        self._gone: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
+        """Bins that have left, and whose rows are still here."""
+        self._ends: Places | None = None
+        """If the rows are sorted by bin: where each bin's end."""
+
+    def rows(self) -> tuple[Array, BinArray]:
+        """All of them, and whose they are."""
+        if self._came or self._gone.any():
+            here = ~self._gone[self._owners]
+            states = [state for _, state in self._came]
+            owners = np.repeat(np.array([bin for bin, _ in self._came], np.uint32), list(map(len, states)))
+            self.keep(np.concatenate((self._rows[here], *states)), np.concatenate((self._owners[here], owners)))
+        return self._rows, self._owners
+
+    def keep(self, rows: Array, owners: BinArray) -> None:
+        """Have these and no others; a bin is woken when its next auction expires."""
+        self._rows, self._owners, self._ends = rows, owners, None
+        self._gone[:] = False
+        self._came = []
+        self.due[:] = END
+        np.minimum.at(self.due, owners, rows["expires"])
+
+    def get(self, bin: BinId) -> Array | None:
+        """A bin's auctions."""
+        if self._came:
+            self.rows()
+        own = self._of(bin)
+        return None if self._gone[bin] or own.start == own.stop else self._rows[own].copy()
+
+    def _of(self, bin: BinId) -> slice:
+        if self._ends is None:
+            order = argsort(self._owners)
+            self._rows, self._owners = self._rows[order], self._owners[order]
+            self._ends = np.bincount(self._owners, minlength=len(self.due)).cumsum()
+        return slice(int(self._ends[bin - 1]) if bin else 0, int(self._ends[bin]))
+
+    def _drop(self, bin: BinId) -> None:
+        self._gone[bin] = True
+
+    def _put(self, bin: BinId, state: Array) -> None:
+        if self._gone[bin]:
+            self.rows()
+        self._came.append((bin, state))
+        self.due[bin] = state["expires"].min()
+
+
 def close(
     column: str,
     bids: Records,
     auctions: Records,
-    states: States,
+    states: Auctions,
     _bids: VectorNotificator,
     notificator: VectorNotificator,
 ) -> dict[str, Any]:
     """Open the new auctions, judge the bids, close what has expired."""
-    bins, fresh, bounds = bins_of(bids, auctions), arrived(auctions), notificator.bounds
-    known, known_owners = gather(states, bins, OPEN)
-    rows, owners = np.concatenate((known, opened(fresh, column))), np.concatenate((known_owners, fresh.bins))
+    known, known_owners = states.rows()
+    rows = np.concatenate((known, opened(auctions, column)))
+    owners = np.concatenate((known_owners, auctions.bins))
     rows["price"] = price = highest_bids(rows, bids)
-    expired = rows["expires"] < bounds[owners]
-    left, left_owners = rows[~expired], owners[~expired]
-    scatter(states, bins, left, left_owners)
-    before, after = _next_to_expire(known, known_owners, len(bounds)), _next_to_expire(left, left_owners, len(bounds))
-    # A bin is woken when the next of its auctions expires, bids or no bids; if that is the same one still, it will be.
-    woken = bins[(after != before)[bins] & (after != END)[bins]]
-    notificator.notify_at(alarms(auctions.data.schema, woken, after[woken]))
+    expired = rows["expires"] < notificator.bounds[owners]
+    states.keep(rows[~expired], owners[~expired])
     won = rows[expired & (price != NO_BID)]
     return {"auction": won["id"], column: won["of"], "price": won["price"], "expires": won["expires"]}
-
-
-def _next_to_expire(rows: Array, owners: BinArray, bins: int) -> Int64s:
-    times: Int64s = np.full(bins, END)
-    np.minimum.at(times, owners, rows["expires"])
-    return times
 
 
 def opened(auctions: Records, column: str) -> Array:
@@ -122,7 +156,7 @@ def closed_auctions(
         "id",
         megaphone.vectorised(partial(close, column), ordered=False),
         f"auction long, {column} long, price long, expires timestamp",
-        state=partial(np.empty, 0, OPEN),
+        state=Auctions,
         time="date_time",
         lateness=windows.lateness,
         name=name,

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import megaphone
-from megaphone.bins import BinId
-from megaphone.dataflow.folds import States, VectorNotificator
+from megaphone.dataflow.folds import VectorNotificator
 from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries import shelf
-from megaphone.nexmark.queries.bulk import Int64s, bins_of, cuts, texts
+from megaphone.nexmark.queries.bulk import Int64s, texts
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelf import Columns, Shelf
+from megaphone.nexmark.queries.shelves import Columns, Relations, Shelves, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,34 +28,39 @@ OUTPUT = "name string, city string, state string, auction long"
 PERSON = ("name", "city", "state")
 
 
-class Sides:
-    """The two relations of a bin."""
+class Sides(Relations):
+    """Persons by id, and the ids of auctions by seller."""
 
-    __slots__ = ("auctions", "persons")
-
-    def __init__(self) -> None:
-        """Nobody, nothing."""
-        self.persons = Shelf()
-        """By id."""
-        self.auctions = Shelf()
-        """Their ids, by seller."""
+    number = 2
 
 
-@megaphone.vectorised
+@megaphone.vectorised(ordered=False)
 def join(
-    persons: Records, auctions: Records, states: States, _persons: VectorNotificator, _auctions: VectorNotificator
+    persons: Records, auctions: Records, states: Sides, _persons: VectorNotificator, _auctions: VectorNotificator
+) -> pa.Table | None:
+    """Both relations, by bin."""
+    known_persons, known_auctions = states.shelves
+    of_persons, of_auctions = (
+        places(persons.bins, persons.column("id")),
+        places(auctions.bins, auctions.column("seller")),
+    )
+    return meet(known_persons, known_auctions, persons, auctions, of_persons, of_auctions)
+
+
+def meet(
+    known_persons: Shelves,
+    known_auctions: Shelves,
+    persons: Records,
+    auctions: Records,
+    of_persons: Int64s,
+    of_auctions: Int64s,
 ) -> pa.Table | None:
     """New auctions with all persons, and the auctions that were there with new persons: each pair once."""
-    bins = bins_of(persons, auctions)
-    sides: list[Sides] = [states[BinId(bin)] for bin in bins.tolist()]
-    known_persons, known_auctions = [side.persons for side in sides], [side.auctions for side in sides]
-    of_persons, of_auctions = cuts(persons.bins, bins), cuts(auctions.bins, bins)
-    ids, sellers, items = persons.column("id"), auctions.column("seller"), auctions.column("id")
-    people = (ids, *(texts(persons, name) for name in PERSON))
-    shelf.put(known_persons, people, of_persons)
-    which_auction, found_persons = shelf.find(known_persons, sellers, of_auctions)
-    which_person, found_auctions = shelf.find(known_auctions, ids, of_persons)
-    shelf.put(known_auctions, (sellers, items), of_auctions)
+    people, items = (of_persons, *(texts(persons, name) for name in PERSON)), auctions.column("id")
+    known_persons.put(people)
+    which_auction, found_persons = known_persons.find(of_auctions)
+    which_person, found_auctions = known_auctions.find(of_persons)
+    known_auctions.put((of_auctions, items))
     told = [pairs(found_persons, items[which_auction])] if found_persons else []
     if found_auctions:
         told.append(pairs(tuple(column[which_person] for column in people), found_auctions[1]))

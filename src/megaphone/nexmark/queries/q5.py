@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 import megaphone
-from megaphone.bins import BinArray, BinId
+from megaphone.bins import BinArray
 from megaphone.dataflow.folds import States, VectorNotificator
 from megaphone.dataflow.records import Records, argsort
-from megaphone.nexmark.queries import shelf
-from megaphone.nexmark.queries.bulk import Int64s, Places, bins_of, changes, cuts, highest, locate, tally
+from megaphone.nexmark.queries.bulk import Int64s, Places, changes, highest, locate, tally
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelf import Columns, Shelf
+from megaphone.nexmark.queries.shelves import Columns, Relations, concatenated, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,20 +41,23 @@ end in the second operator. A bin forgets old slices when it is next bid in."""
 OUTPUT = "window_end timestamp, auction long, bids long"
 
 
-def count_ahead(windows: Windows, bids: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
+class Counts(Relations):
+    """Auction, slice, and how many bids it got in it."""
+
+
+def count_ahead(windows: Windows, bids: Records, states: Counts, notificator: VectorNotificator) -> dict[str, Any]:
     """Count bids by auction and slice, and say who leads, as far as these bins know, in the windows they change."""
-    bins = bins_of(bids)
-    shelves: list[Shelf] = [states[BinId(bin)] for bin in bins.tolist()]
+    (known,) = states.shelves
     new, owners = _counts(bids, windows)
     auctions, slices, _ = new
-    firsts = changes(auctions)
-    which, old = shelf.find(shelves, auctions[firsts], cuts(owners[firsts], bins))
+    at, firsts = places(owners, auctions), changes(auctions)
+    which, old = known.find(at[firsts])
     # What is older shares no window with a bid that may still come.
-    past = notificator.bounds[bins].min() // windows.slice - windows.slices
-    shelf.put(shelves, new, cuts(owners, bins), lambda counts: counts[1] > past)
+    past = notificator.bounds.min() // windows.slice - windows.slices
+    known.put((at, *new[1:]), lambda counts: counts[1] > past)
     # The windows that change are those that end after an auction's first new slice.
     which = np.concatenate((which, np.arange(len(firsts)).repeat(np.diff(firsts, append=len(auctions)))))
-    counts = shelf.join(old, new) if old else new
+    counts = concatenated(old, new) if old else new
     hot = _hot(counts, which, slices, slices[firsts], windows.slices)[which]
     counts, since = tuple([column[hot] for column in counts]), slices[firsts][which[hot]]
     ends, scores = _leaders(_steps(counts, since, windows.slices))
@@ -157,7 +159,7 @@ def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "
         "auction",
         megaphone.vectorised(partial(count_ahead, windows), ordered=False),
         OUTPUT,
-        state=Shelf,
+        state=Counts,
         time="date_time",
         lateness=windows.lateness,
         name="q5_counts",

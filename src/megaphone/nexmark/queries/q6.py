@@ -1,19 +1,17 @@
 """Q6, average selling price by seller: what did the last ten closed auctions of each seller fetch on average?"""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 import megaphone
-from megaphone.bins import BinId
-from megaphone.dataflow.folds import States, VectorNotificator
+from megaphone.dataflow.folds import VectorNotificator
 from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries import closing, shelf
-from megaphone.nexmark.queries.bulk import Int64s, bins_of, changes, cuts
+from megaphone.nexmark.queries import closing
+from megaphone.nexmark.queries.bulk import Int64s, changes
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelf import Columns, Shelf
+from megaphone.nexmark.queries.shelves import Columns, Relations, Shelves, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,23 +33,25 @@ OUTPUT = "seller long, average long, auction long, expires timestamp"
 LAST = 10
 
 
-@megaphone.vectorised
-def average(closed: Records, states: States, notificator: VectorNotificator) -> dict[str, Any]:
-    """Each bin has its sellers' last prices on a shelf."""
-    return averages(closed, lambda bin: states[BinId(bin)])
+class Prices(Relations):
+    """The last prices of each seller, the latest last."""
 
 
-def averages(closed: Records, shelf_of: Callable[[int], Shelf]) -> dict[str, Any]:
+@megaphone.vectorised(ordered=False)
+def average(closed: Records, states: Prices, notificator: VectorNotificator) -> dict[str, Any]:
+    """All bins at once."""
+    return averages(closed, states.shelves[0], places(closed.bins, closed.column("seller")))
+
+
+def averages(closed: Records, known: Shelves, sellers: Int64s) -> dict[str, Any]:
     """Put each seller's earlier prices before the new ones, and take sums over ten."""
-    order = np.lexsort((closed.column("auction"), closed.times, closed.column("seller"), closed.bins))
-    closed = closed.take(order)
-    sellers, prices = closed.column("seller"), closed.column("price")
-    bins = bins_of(closed)
-    shelves = [shelf_of(bin) for bin in bins.tolist()]
-    firsts = changes(sellers)
-    _, earlier = shelf.find(shelves, sellers[firsts], cuts(closed.bins[firsts], bins))
-    shelf.put(shelves, (sellers, prices), cuts(closed.bins, bins), _last)
-    every, all_prices = shelf.join(earlier, (sellers, prices)) if earlier else (sellers, prices)
+    order = np.lexsort((closed.column("auction"), closed.times, sellers))
+    closed, sellers = closed.take(order), sellers[order]
+    prices, firsts = closed.column("price"), changes(sellers)
+    which, earlier = known.find(sellers[firsts])
+    known.put((sellers, prices), _last)
+    every = np.concatenate((sellers[firsts][which], sellers))
+    all_prices = np.concatenate((earlier[1], prices)) if earlier else prices
     order = every.argsort(kind="stable")
     average = np.empty(len(every), np.int64)
     average[order] = _of_last(every[order], all_prices[order])
@@ -79,7 +79,7 @@ def _of_last(sellers: Int64s, prices: Int64s) -> Int64s:
 def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "DataFrame":
     """Migrateable."""
     closed = closing.closed_auctions(control, streams, windows, "seller", "q6_closed")
-    return megaphone.unary(control, closed, "seller", average, OUTPUT, state=Shelf, time="expires", name="q6")
+    return megaphone.unary(control, closed, "seller", average, OUTPUT, state=Prices, time="expires", name="q6")
 
 
 INPUTS = closing.INPUTS | {"auction": (*closing.INPUTS["auction"], "seller")}

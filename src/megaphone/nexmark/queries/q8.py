@@ -2,29 +2,19 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 import megaphone
-from megaphone.bins import BinArray, BinId
-from megaphone.dataflow.folds import States, VectorNotificator
+from megaphone.bins import BinId
+from megaphone.dataflow.folds import VectorNotificator
+from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries import shelf
-from megaphone.nexmark.queries.bulk import (
-    Int64s,
-    Places,
-    alarms,
-    arrived,
-    bins_of,
-    cuts,
-    locate,
-    tally,
-    texts,
-)
+from megaphone.nexmark.queries.bulk import Int64s, texts
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelf import Columns, Shelf
+from megaphone.nexmark.queries.shelves import KEYS, Columns, Shelves, concatenated, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,91 +30,89 @@ SELECT id, name, make_timestamptz(number * $newcomers) AS window_start FROM newc
 
 DEPARTS = """\
 People are people: the authors read them from the stream of auctions, and join an auction's id with its seller. Windows
-tumble, and each person is told once, as soon as both sides are known; which came first does not matter. When a window
-ends, a bin is woken and forgets it; the authors forget nothing."""
+tumble, and each person is told once, as soon as both sides are known; which came first does not matter. A window that
+has ended is forgotten with the next events; the authors forget nothing."""
 
 OUTPUT = "id long, name string, window_start timestamp"
 
 
-class Sides:
-    """The two relations of a bin in one window."""
+Sides = tuple[Shelves, Shelves]
+"""The people of a window with their names, by id; and its sellers, each once."""
 
-    __slots__ = ("persons", "sellers")
 
-    def __init__(self) -> None:
-        """Nobody."""
-        self.persons = Shelf()
-        """With their names, by id."""
-        self.sellers = Shelf()
-        """Each once."""
+class Open(Joint):
+    """Both relations of each window that is open."""
+
+    def __init__(self, bins: int) -> None:
+        """No window."""
+        super().__init__(bins)
+        self.sides: dict[int, Sides] = {}
+        """By the window's number."""
+
+    def get(self, bin: BinId) -> dict[int, tuple[Columns, Columns]] | None:
+        """What each window has of a bin."""
+        rows = {number: (persons.get(bin), sellers.get(bin)) for number, (persons, sellers) in self.sides.items()}
+        return {number: sides for number, sides in rows.items() if any(sides)} or None
+
+    def of(self, number: int) -> Sides:
+        """Of a window, which may be new."""
+        return self.sides.setdefault(number, (Shelves(len(self.due)), Shelves(len(self.due))))
+
+    def forget(self, before: int) -> None:
+        """Forget windows that have ended."""
+        for number in [number for number in self.sides if number < before]:
+            del self.sides[number]
+
+    def _drop(self, bin: BinId) -> None:
+        for shelves in chain.from_iterable(self.sides.values()):
+            shelves.drop(bin)
+
+    def _put(self, bin: BinId, state: dict[int, tuple[Columns, Columns]]) -> None:
+        for number, sides in state.items():
+            for shelves, rows in zip(self.of(number), sides, strict=True):
+                if rows:
+                    shelves.give(bin, rows)
 
 
 def join(
     windows: Windows,
     persons: Records,
     auctions: Records,
-    states: States,
-    later_persons: VectorNotificator,
+    states: Open,
+    notificator: VectorNotificator,
     _auctions: VectorNotificator,
 ) -> dict[str, Any]:
-    """Window by window: there are one or two in an epoch. A bin's state has those that are open, by number."""
-    length, bounds, bins = windows.newcomers, later_persons.bounds, bins_of(persons, auctions)
-    persons, auctions = arrived(persons), arrived(auctions)
-    numbers = np.concatenate((persons.times, auctions.times)) // length
-    told = []
-    for number in tally(numbers)[0].tolist() if len(numbers) else ():
-        joining, selling = within(persons, number, length), within(auctions, number, length)
-        _wake(bins_of(joining, selling), states, later_persons, persons.data.schema, number, (number + 1) * length)
-        told += [(*found, np.full(len(found[0]), number * length)) for found in _meet(joining, selling, states, number)]
-    _forget(states, bins, bounds // length)
-    ids, names, starts = shelf.join(*told) if told else ((), (), ())
-    return {"id": ids, "name": list(names), "window_start": starts}
+    """All bins at once; a bin that is to leave holds its windows open for all."""
+    joining, selling = places(persons.bins, persons.column("id")), places(auctions.bins, auctions.column("seller"))
+    told = newcomers(states, windows.newcomers, persons, auctions, joining, selling)
+    states.forget(int(notificator.bounds.min()) // windows.newcomers)
+    return told
 
 
-def within(records: Records, number: int, length: int) -> Records:
-    return records.where(records.times // length == number)
+def newcomers(
+    open: Open, length: int, persons: Records, auctions: Records, joining: Int64s, selling: Int64s
+) -> dict[str, Any]:
+    """Window by window: there are one or two in an epoch. Who joins and who sells is told by places."""
+    joined, sold, told = persons.times // length, auctions.times // length, []
+    names = texts(persons, "name")
+    for number in np.unique(np.concatenate((joined, sold))).tolist():
+        now = joined == number
+        found = _meet(*open.of(number), (joining[now], names[now]), np.unique(selling[sold == number]))
+        told += [(*rows, np.full(len(rows[0]), number * length)) for rows in found]
+    ids, who, starts = concatenated(*told) if told else ((), (), ())
+    return {"id": ids, "name": list(who), "window_start": starts}
 
 
-def _meet(persons: Records, auctions: Records, states: States, number: int) -> Iterator[Columns]:
+def _meet(known_persons: Shelves, known_sellers: Shelves, people: Columns, sellers: Int64s) -> Iterator[Columns]:
     """Sellers that are new here with the people who were there, new people with all sellers: each pair once."""
-    bins = bins_of(persons, auctions)
-    sides: list[Sides] = [states[BinId(bin)].setdefault(number, Sides()) for bin in bins.tolist()]
-    known_persons, known_sellers = [side.persons for side in sides], [side.sellers for side in sides]
-    auctions = auctions.take(_once(auctions.column("seller"))).sorted() if len(auctions) else auctions
-    auctions = auctions.where(~shelf.has(known_sellers, auctions.column("seller"), cuts(auctions.bins, bins)))
-    sellers, of_persons = auctions.column("seller"), cuts(persons.bins, bins)
-    people = (persons.column("id"), texts(persons, "name"))
-    shelf.put(known_sellers, (sellers,), cuts(auctions.bins, bins))
-    _, found = shelf.find(known_persons, sellers, cuts(auctions.bins, bins))
+    sellers = sellers[~known_sellers.has(sellers)]
+    known_sellers.put((sellers,))
+    _, found = known_persons.find(sellers)
     if found:
         yield found
-    sell = shelf.has(known_sellers, people[0], of_persons)
-    yield tuple(column[sell] for column in people)
-    shelf.put(known_persons, people, of_persons)
-
-
-def _once(keys: Int64s) -> Places:
-    """Where each key is once."""
-    return locate(keys, tally(keys)[0])
-
-
-def _wake(
-    bins: BinArray, states: States, notificator: VectorNotificator, schema: pa.Schema, number: int, end: int
-) -> None:
-    """Have bins woken at a window's end, if it is new to them: then they forget it."""
-    new = [number not in states[BinId(bin)] for bin in bins.tolist()]
-    woken = bins[np.array(new, np.bool_) & (notificator.bounds[bins] < end)]
-    notificator.notify_at(alarms(schema, woken, np.full(len(woken), end)))
-
-
-def _forget(states: States, bins: BinArray, ended: Int64s) -> None:
-    """Drop the windows that have ended."""
-    for bin, first_open in zip(map(BinId, bins.tolist()), ended[bins].tolist(), strict=True):
-        open = states[bin]
-        for number in [number for number in open if number < first_open]:
-            del open[number]
-        if not open:
-            del states[bin]
+    sell = known_sellers.has(people[0])
+    yield people[0][sell] & KEYS, people[1][sell]
+    known_persons.put(people)
 
 
 def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "DataFrame":
@@ -135,8 +123,9 @@ def build(control: "megaphone.Control", streams: Streams, windows: Windows) -> "
         streams["auction"],
         "id",
         "seller",
-        megaphone.vectorised(partial(join, windows)),
+        megaphone.vectorised(partial(join, windows), ordered=False),
         OUTPUT,
+        state=Open,
         time="date_time",
         lateness=windows.lateness,
         name="q8",
