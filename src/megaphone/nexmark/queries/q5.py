@@ -9,7 +9,7 @@ import numpy.typing as npt
 import megaphone
 from megaphone.bins import BinArray
 from megaphone.dataflow.folds import States, VectorNotificator
-from megaphone.dataflow.records import Records, argsort
+from megaphone.dataflow.records import Records, argsort, runs
 from megaphone.nexmark.queries.bulk import Int64s, Places, changes, highest, locate, tally
 from megaphone.nexmark.queries.query import Query, Streams, Windows
 from megaphone.nexmark.queries.shelves import Columns, Relations, concatenated, places
@@ -67,13 +67,21 @@ def count_ahead(windows: Windows, bids: Records, states: Counts, notificator: Ve
 def _counts(bids: Records, windows: Windows) -> tuple[Columns, BinArray]:
     """Auction, slice, and how many of these bids it got in it, in this order, by bin; and the bins."""
     auctions, slices = bids.column("auction"), bids.times // windows.slice
-    first, width = slices.min(), int(slices.max() - slices.min()) + 1
-    # In one number: that is quick to sort.
-    pairs, many = tally(auctions * width + (slices - first))
-    owners = bids.bins[locate(auctions, pairs // width)]
-    order = argsort(owners)
-    pairs, many = pairs[order], many[order]
-    return (pairs // width, pairs % width + first, many), owners[order]
+    first = slices.min()
+    # Slice by slice: there are few, and the auctions of one are counted without sorting them.
+    by_slice = argsort(slices - first)
+    auctions_by_slice, slices_by_slice = auctions[by_slice], slices[by_slice]
+    counted = [
+        (*tally(auctions_by_slice[start:stop]), int(slices_by_slice[start])) for start, stop in runs(slices_by_slice)
+    ]
+    found = np.concatenate([auctions for auctions, _, _ in counted])
+    many = np.concatenate([many for _, many, _ in counted])
+    when = np.repeat([slice for _, _, slice in counted], [len(auctions) for auctions, _, _ in counted])
+    order = argsort(found - found.min())
+    owners = bids.bins[locate(auctions, found[order])]
+    by_bin = argsort(owners)
+    order = order[by_bin]
+    return (found[order], when[order], many[order]), owners[by_bin]
 
 
 def _hot(counts: Columns, which: Places, new: Int64s, since: Int64s, slices: int) -> npt.NDArray[np.bool_]:
