@@ -6,6 +6,7 @@ real: epochs, memoir, tenancies, and files. What is drawn is who dies where, and
 """
 
 import contextlib
+import copy
 import errno
 import pickle
 import tempfile
@@ -36,6 +37,7 @@ from megaphone.dataflow.exchange import encode
 from megaphone.dataflow.folds import vectorised
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.hosting import Host
+from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.operators import Input, bin_operator, key_operator
 from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.routing import address
@@ -54,7 +56,7 @@ from megaphone.engine.spark.messages import Address, ApplyRequest, Seat
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.tenancy import Lot, Means, Tenancy
 from megaphone.errors import WorkerLost
-from megaphone.progress import BEGIN, CLOSED, Time
+from megaphone.progress import BEGIN, CLOSED, END, Time
 from megaphone.testing import make_records, recompute, recompute_machine
 
 WORKERS, BINS = 3, 8
@@ -137,12 +139,47 @@ def vector(mix, records, states, notificator):
     return dict(zip(OUTPUT.names, zip(*outputs, strict=True), strict=True)) if outputs else None
 
 
+class Diary(Joint):
+    """The bins of a worker in one object: the digests of each, and what it has to do, which it keeps itself."""
+
+    def __init__(self, bins):
+        super().__init__(bins)
+        self.bins = {}
+
+    def get(self, bin):
+        return copy.deepcopy(self.bins.get(bin))
+
+    def _drop(self, bin):
+        del self.bins[bin]
+
+    def _put(self, bin, state):
+        self.bins[bin] = state
+        self.due[bin] = min((row[0] for row in state[1]), default=END)
+
+
+def joint(mix, records, states, notificator):
+    """`unary`, with all bins in one object that is woken by itself."""
+    outputs, fresh = [], {bin: records.slice(start, stop) for bin, start, stop in records.spans()}
+    for bin in sorted({*fresh, *np.flatnonzero(states.due < notificator.bounds).tolist()}):
+        digests, waiting = states.bins.get(bin, ({}, []))
+        rows = [fresh[bin].times.tolist(), *(c.to_pylist() for c in fresh[bin].data.columns)] if bin in fresh else []
+        agenda = Agenda([*waiting, *zip(*rows, strict=True)])
+        while agenda.rows and agenda.rows[0][0] < notificator.bounds[bin]:
+            time, data = agenda.rows[0][0], []
+            while agenda.rows and agenda.rows[0][0] == time:
+                data.append(heappop(agenda.rows)[2])
+            outputs += unary(mix, time, data, digests, agenda)
+        states[bin] = digests, [(time, *row) for time, _, row in sorted(agenda.rows)]
+    return dict(zip(OUTPUT.names, zip(*outputs, strict=True), strict=True)) if outputs else None
+
+
 def build(kind, clock, lateness, mix):
     inputs = [Input(SCHEMA, ("key",), None if clock == "epoch" else "time", lateness)] * (2 if kind == "binary" else 1)
-    fold = partial({"machine": machine, "unary": unary, "binary": binary, "vector": vector}[kind], mix)
+    fold = partial({"machine": machine, "unary": unary, "binary": binary, "vector": vector, "joint": joint}[kind], mix)
     if kind == "machine":
         return key_operator(kind, inputs[0], fold, OUTPUT, None)
-    return bin_operator(kind, inputs, vectorised(fold) if kind == "vector" else fold, OUTPUT, dict)
+    fold = vectorised(fold) if kind in ("vector", "joint") else fold
+    return bin_operator(kind, inputs, fold, OUTPUT, Diary if kind == "joint" else dict)
 
 
 # -- the rig ----------------------------------------------------------------------------------------------------------
@@ -740,7 +777,7 @@ def rig_of(*args, **kwargs):
         yield rig
 
 
-kinds = pytest.mark.parametrize("kind", ["machine", "unary", "binary", "vector"])
+kinds = pytest.mark.parametrize("kind", ["machine", "unary", "binary", "vector", "joint"])
 clocks = pytest.mark.parametrize("clock", ["epoch", "column"])
 thorough = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
