@@ -1,8 +1,8 @@
 """NEXMark, each query three ways in one run: migrateable with 2^12 bins, native on the same workers, Spark's own.
 
 `saturation`: epochs grow until they take longer than the limit; what fits into one that takes just as long counts.
-`latency`: open loop, at half the rate that the slowest of the three reached; from when an event was due to when its epoch
-was committed. `steady`: the same of migrateable and native alone, at half of what the migrateable version can.
+`latency`: open loop, at half the rate that the slowest of the three reached; from when an event was due to when its
+epoch was committed. `steady`: the same of migrateable and native alone, at half of what the migrateable version can.
 Writes `out/bench-nexmark/summary.json`, after every query, so that an interrupted run goes on with `--resume`; `--keep`
 puts a copy into `benchmarks/results`.
 """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from megaphone.control.policies.balancer import Balancer
     from megaphone.control.policies.scaler import Scaler
     from megaphone.dataflow.folds import States, vectorised
+    from megaphone.dataflow.joint import Joint
     from megaphone.dataflow.records import Records
     from megaphone.engine.local import LocalEngine
     from megaphone.engine.spark.control import Control
@@ -42,6 +43,7 @@ _HOMES = {
     "control.policies.balancer": ("Balancer",),
     "control.policies.scaler": ("Scaler",),
     "dataflow.folds": ("States", "vectorised"),
+    "dataflow.joint": ("Joint",),
     "dataflow.records": ("Records",),
     "engine.local": ("LocalEngine",),
     "engine.spark.control": ("Control",),
@@ -59,6 +61,7 @@ __all__ = [
     "CheckpointError",
     "Control",
     "FoldError",
+    "Joint",
     "LocalEngine",
     "MegaphoneError",
     "Migration",
