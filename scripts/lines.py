@@ -1,7 +1,7 @@
 """Lines of code of NEXMark's queries, three ways, as a table for the docs: `python scripts/lines.py`.
 
 Counted is what a query's `build` reaches: the functions and classes of its own file and of the files of other queries,
-whichever way they are written; not our operators, nor the tools that many queries share (bulk.py, shelves.py, query.py).
+whichever way they are written; not our operators, nor tools that many queries share (bulk.py, shelves.py, query.py).
 Blank lines, comments, docstrings and imports do not count.
 """
 

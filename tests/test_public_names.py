@@ -9,7 +9,7 @@ import megaphone
 
 MEANT = {
     "operators": ["Bits", "binary", "state_machine", "unary", "vectorised"],
-    "what a vectorised fold sees": ["Records", "States"],
+    "what a vectorised fold sees": ["Joint", "Records", "States"],
     "control": ["Assignment", "Control", "Migration", "Move", "Plan", "Status", "Step"],
     "policies": ["Balancer", "Scaler"],
     "engines": ["LocalEngine", "tuned"],
