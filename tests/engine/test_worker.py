@@ -7,6 +7,8 @@ that nobody may replace.
 import errno
 import pickle
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +24,7 @@ from megaphone.dataflow.records import Records
 from megaphone.durability.files import Draft
 from megaphone.durability.manifest import Manifest, shape_of
 from megaphone.durability.store import Store
+from megaphone.engine.spark import placement as placement_module
 from megaphone.engine.spark.feed import payload_batch, read_outputs
 from megaphone.engine.spark.memoir import Memoir
 from megaphone.engine.spark.messages import (
@@ -278,6 +281,54 @@ def test_late_word_of_a_lost_process_does_not_touch_the_one_in_its_place(line):
     placement.joined(join(0, 8, incarnation=2), line[0])
     placement.gone(join(0, 7))
     assert placement.find(WorkerId(0), "executor", lost=1).seat == Seat(Address("8.sock"), 2)
+
+
+@pytest.mark.parametrize(("workers", "executors"), [(4, 3), (5, 3), (2, 3), (6, 2), (7, 4)])
+def test_workers_are_spread_evenly_over_the_executors_that_ask(workers, executors):
+    placement = Placement(lambda: executors)
+    wanted = [WorkerId(worker) for worker in range(workers)]
+    counts = [len(placement.claim(f"executor {number}", wanted)) for number in range(executors)]
+    assert sum(counts) == workers
+    assert max(counts) - min(counts) <= 1
+
+
+def test_new_worker_is_left_to_the_executor_that_has_none():
+    executors = 2
+    placement = Placement(lambda: executors)
+    three, four = ([WorkerId(worker) for worker in range(workers)] for workers in (3, 4))
+    assert [len(placement.claim(executor, three)) for executor in ("first", "second")] == [2, 1]
+    executors = 3
+    assert [len(placement.claim(executor, four)) for executor in ("first", "second", "third")] == [0, 0, 1]
+
+
+def test_new_worker_is_started_by_any_executor_if_those_with_fewer_do_not_ask(monkeypatch):
+    monkeypatch.setattr(placement_module, "ROOM_S", 0.5)
+    placement = Placement(lambda: 2)
+    wanted = [WorkerId(0), WorkerId(1)]
+    assert placement.claim("first", wanted) == [Birth(0, 1)]
+    assert placement.claim("first", wanted) == []
+    time.sleep(0.6)
+    assert placement.claim("first", wanted) == [Birth(1, 2)]
+
+
+def test_first_process_of_a_worker_is_left_to_an_executor_that_has_fewer():
+    placement = Placement(lambda: 2)
+    wanted = [WorkerId(0), WorkerId(1)]
+    placement.claim("first", wanted)
+    with ThreadPoolExecutor() as pool:
+        # A task that needs the other worker, on an executor that has one already.
+        answer = pool.submit(placement.find, WorkerId(1), "first")
+        assert placement.claim("second", wanted) == [Birth(1, 2)]
+        with socket.socket() as connection:
+            placement.joined(join(1, 7, incarnation=2), connection)
+            assert answer.result() == PlaceAnswer(Seat(Address("7.sock"), 2))
+
+
+def test_first_process_of_a_worker_is_started_by_who_needs_it_if_nobody_else_does(monkeypatch):
+    monkeypatch.setattr(placement_module, "ROOM_S", 0.5)
+    placement = Placement(lambda: 2)
+    placement.claim("first", [WorkerId(0), WorkerId(1)])
+    assert placement.find(WorkerId(1), "first") == PlaceAnswer(None, Birth(1, 2))
 
 
 def test_no_record_can_be_post_dated_past_every_time():

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 
 from megaphone.bins import WorkerId
 from megaphone.engine.spark.messages import Birth, Join, PlaceAnswer, Seat
@@ -26,6 +27,10 @@ PATIENCE_S = 120.0
 START_S = 8.0
 """A worker imports its libraries in a second or two. Who promised to start one and has not by now will not: an executor
 that died, for one. The next one gets twice as long, since the machine may just be slow."""
+
+ROOM_S = START_S
+"""How long a missing worker is kept for an executor that has fewer: its first task may be about to ask, when its Python
+has started."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,9 @@ class Placement:
         self._promised: dict[WorkerId, Promise] = {}
         self._incarnations = itertools.count(1)
         self._tries: Counter[WorkerId] = Counter()
+        self._born: set[WorkerId] = set()
+        self._wanted: list[WorkerId] = []
+        self._short_since_s: float | None = None
         self._closed = False
 
     @property
@@ -75,14 +83,12 @@ class Placement:
             return resident is not None and resident.join.incarnation == incarnation
 
     def claim(self, executor: str, wanted: Iterable[WorkerId]) -> list[Birth]:
-        """The wanted workers an executor is to start, at most its even share."""
+        """The wanted workers an executor is to start: those that no executor with fewer should have."""
         with self._changed:
-            missing = [worker for worker in wanted if self._is_missing(worker)]
-            if not missing:
-                return []
-            share = -(-len(list(wanted)) // max(1, self._executors()))
-            mine = Counter(promise.executor for promise in self._promised.values())[executor]
-            return [self._promise(worker, executor) for worker in missing[: max(0, share - mine)]]
+            self._wanted = list(wanted)
+            missing = self._missing()
+            self._short_since_s = (self._short_since_s or time.monotonic()) if missing else None
+            return [self._promise(worker, executor) for worker in missing[: self._room(executor, len(missing))]]
 
     def find(self, worker: WorkerId, executor: str, lost: int = -1) -> PlaceAnswer:
         """Where a worker is, once somebody has started it; or the asker is to start it.
@@ -95,9 +101,11 @@ class Placement:
             while worker not in self._residents:
                 if self._closed or time.monotonic() > deadline:
                     raise WorkerLost(f"worker {worker} did not start within {PATIENCE_S:.0f} s")
-                if self._is_missing(worker):
+                # One that was lost is started by whoever needs it, wherever that is: the epoch waits for it.
+                may = worker in self._born or self._room(executor, len(self._missing()) or 1)
+                if self._is_missing(worker) and may:
                     return PlaceAnswer(None, self._promise(worker, executor))
-                self._changed.wait(1.0)
+                self._changed.wait(0.2)
             join = self._residents[worker].join
             return PlaceAnswer(Seat(join.address, join.incarnation))
 
@@ -150,8 +158,29 @@ class Placement:
         overdue = promise is not None and time.monotonic() - promise.made_s > patience
         return worker not in self._residents and (promise is None or overdue)
 
+    def _missing(self) -> list[WorkerId]:
+        return [worker for worker in self._wanted if self._is_missing(worker)]
+
+    def _room(self, executor: str, missing: int) -> int:
+        """How many missing workers would be an executor's if each went to the one that has the fewest by then."""
+        if self._short_since_s is None or time.monotonic() - self._short_since_s > ROOM_S:
+            # Those with fewer do not ask: they have no task of ours, or are gone and Spark has not noticed.
+            return missing
+        counts = Counter(promise.executor for promise in self._promised.values())
+        mine = counts.pop(executor, 0)
+        others = [*counts.values(), *[0] * (self._executors() - 1 - len(counts))]
+        heapify(others)
+        room = 0
+        for _ in range(missing):
+            if not others or mine + room <= others[0]:
+                room += 1
+            else:
+                heapreplace(others, others[0] + 1)
+        return room
+
     def _promise(self, worker: WorkerId, executor: str) -> Birth:
         birth = Birth(worker, next(self._incarnations))
+        self._born.add(worker)
         self._tries[worker] += 1
         self._promised[worker] = Promise(executor, birth, time.monotonic())
         return birth
