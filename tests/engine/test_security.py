@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex
@@ -679,6 +680,19 @@ def test_secret_is_told_to_no_socket_that_another_can_have_put_there(monkeypatch
         # Over TCP, as if there were no file.
         Caller(SECRET).call(address, "note", None, type(None))
         assert len(service.asked) == 2
+
+
+def test_socket_that_another_machine_has_put_into_a_shared_folder_is_not_called():
+    service = Ledger()
+    with served(service) as address, socket.socket(socket.AF_UNIX) as gone:
+        path = Path(address.unix).with_name("gone.sock")
+        gone.bind(str(path))
+        path.chmod(0o600)
+        there = Address(str(path), address.tcp, "another kernel")
+        Caller(SECRET).call(there, "note", None, type(None))
+        assert len(service.asked) == 1
+        with pytest.raises(WorkerLost):
+            Caller(SECRET).call(replace(there, kernel=address.kernel), "note", None, type(None))
 
 
 def test_link_to_a_socket_is_not_followed(tmp_path):

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from megaphone.engine.spark.memory import kernel
 from megaphone.engine.spark.messages import Address
-from megaphone.engine.spark.rpc import check_host, is_ours
+from megaphone.engine.spark.rpc import check_host, is_near
 
 MAX_MESSAGE = 1 << 16
 """A join message is a few hundred bytes; more is not one."""
@@ -68,7 +69,7 @@ class LeaseOffice:
         if host is not None:
             self._listeners.append(socket.create_server((host, 0)))
             tcp = f"{host}:{self._listeners[-1].getsockname()[1]}"
-        self.address = Address(str(path), tcp)
+        self.address = Address(str(path), tcp, kernel())
         for listener in self._listeners:
             listener.listen(64)
             threading.Thread(target=self._accept, args=(listener,), daemon=True, name="lease").start()
@@ -138,7 +139,7 @@ class LeaseOffice:
 
 
 def _connect(address: Address) -> socket.socket:
-    if is_ours(address.unix):
+    if is_near(address):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address.unix)
         return connection

@@ -25,13 +25,19 @@ LEND_FROM = 256 << 10
 
 
 @cache
+def kernel() -> str:
+    """A name for the kernel that runs here, as long as it runs; empty where it tells none."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text().strip() if boot.exists() else ""
+
+
+@cache
 def machine() -> str:
     """A name for this machine as long as it runs; empty where memory cannot be lent."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    if not hasattr(os, "memfd_create") or not boot.exists():
+    if not hasattr(os, "memfd_create") or not kernel():
         return ""
     # Two containers on one kernel do not see each other's processes, but may have some of the same number.
-    return f"{boot.read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
+    return f"{kernel()} {Path('/proc/self/ns/pid').readlink()}"
 
 
 class Loans:

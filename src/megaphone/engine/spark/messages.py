@@ -21,6 +21,8 @@ class Address:
 
     unix: str
     tcp: str | None = None
+    kernel: str = ""
+    """Whose machine that is; if none is told, the socket alone decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from megaphone import errors
+from megaphone.engine.spark.memory import kernel
 from megaphone.engine.spark.messages import Address, dump, load
 from megaphone.errors import MegaphoneError, PlanError, ProtocolError, WorkerLost
 
@@ -141,7 +142,7 @@ def listen(service: Service, secret: str, path: Path, host: str | None) -> tuple
     if host is not None:
         listeners.append(Listener(f"grpc+tcp://{host}:0", service, secret))
         tcp = f"grpc+tcp://{host}:{listeners[-1].port}"
-    return listeners, Address(str(path), tcp)
+    return listeners, Address(str(path), tcp, kernel())
 
 
 def check_host(host: str | None) -> None:
@@ -168,6 +169,14 @@ def is_ours(path: str) -> bool:
     return private and stat.S_ISSOCK(file.st_mode) and folder.st_uid == file.st_uid == os.geteuid()
 
 
+def is_near(address: Address) -> bool:
+    """Is a service on this machine, with a socket for us?
+
+    In a folder that machines share the socket is there on each, and on all but one it leads nowhere.
+    """
+    return address.kernel in ("", kernel()) and is_ours(address.unix)
+
+
 class Caller:
     """Calls services with one secret; keeps a connection to each."""
 
@@ -184,7 +193,7 @@ class Caller:
 
     def client(self, address: Address) -> Any:
         """The connection to a service."""
-        near = (self._unix or address.tcp is None) and is_ours(address.unix)
+        near = (self._unix or address.tcp is None) and is_near(address)
         if not near and address.tcp is None:
             raise WorkerLost(f"no answer: {address.unix} is not a socket of this user's own")
         location = f"grpc+unix://{address.unix}" if near else str(address.tcp)
