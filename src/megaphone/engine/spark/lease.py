@@ -23,6 +23,12 @@ MAX_MESSAGE = 1 << 16
 
 PULSE_S = 1.0
 
+QUIET_S = 5.0
+"""How long a worker hears no beat before it asks whether anybody is there: a busy coordinator may be that slow."""
+
+LOST_S = 10.0
+"""How long what a worker sends may stay unacknowledged: a machine that has vanished sends no farewell."""
+
 INTRODUCTION_S = 10.0
 """For secret and message together: a worker sends both at once."""
 
@@ -34,9 +40,9 @@ def hold_lease(address: Address, secret: str, message: bytes) -> None:
     """Introduce oneself, then block until the other end lets go."""
     with _connect(address) as connection:
         connection.sendall(_frame(secret.encode()) + _frame(message))
-        # It may let go between a beat and its echo.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            while beat := connection.recv(1):
+        # It may let go between a beat and its echo, or be cut off.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
+            while beat := _hear(connection):
                 connection.sendall(beat)
 
 
@@ -138,6 +144,15 @@ class LeaseOffice:
             self._strangers.release()
 
 
+def _hear(connection: socket.socket) -> bytes:
+    """The next beat; or, when none comes, one of our own to send, which tells whether the other end is there."""
+    connection.settimeout(QUIET_S)
+    try:
+        return connection.recv(1)
+    except TimeoutError:
+        return b"."
+
+
 def _connect(address: Address) -> socket.socket:
     if is_near(address):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -147,11 +162,10 @@ def _connect(address: Address) -> socket.socket:
         raise OSError(f"{address.unix} is not a socket of this user's own")
     host, port = address.tcp.rsplit(":", 1)
     connection = socket.create_connection((host, int(port)))
-    # A machine that vanishes sends no farewell: ask after 5 s of silence, give up after 15.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2)):
-        if hasattr(socket, option):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # The system's own limit is a quarter of an hour. Keep-alive would not do: it waits while a beat of ours is on
+        # its way, and does not count what could not even leave this machine.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(LOST_S * 1000))
     return connection
 
 
