@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos soak test-nexmark test-bench test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
+.PHONY: help setup java check format test test-fast test-spark chaos cluster-test soak test-nexmark test-bench test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ test-dashboard: setup java  ## drive the live page in a Chromium without a windo
 
 chaos: setup java  ## break a running query in more than two hundred ways, and count what is lost
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.chaos
+
+cluster-test: setup java  ## Spark on three hosts of this machine: one drained, two cut off, nothing lost
+	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.hosts
 
 soak: setup java  ## ten minutes of a query: does the disk fill up?
 	$(WITH_JAVA) $(PYTEST) -m slow tests/spark/test_chaos.py

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ from megaphone.harness.hosts.network import Network, NotHere
 
 SERVICE = """
 import sys, time
+from pathlib import Path
 from tempfile import mkdtemp
 from megaphone.engine.spark.memory import machine
 from megaphone.engine.spark.messages import dump
@@ -42,6 +44,7 @@ time.sleep(600)
 
 OFFICE = """
 import sys, time
+from pathlib import Path
 from tempfile import mkdtemp
 from megaphone.engine.spark.lease import LeaseOffice
 
@@ -69,6 +72,7 @@ except OSError:
 
 MAKER = """
 import sys, time
+from pathlib import Path
 from megaphone.harness.hosts.network import Network
 
 network = Network(Path(sys.argv[1]), "a")
@@ -160,3 +164,15 @@ def until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_what_is_missing_is_said_in_one_sentence(tmp_path):
+    command = [sys.executable, "-m", "megaphone.harness.hosts"]
+    environment = {**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "cluster: skipped, hosts cannot be made here: ip and ss and unshare and nsenter not found; "
+        "install iproute2 and util-linux\n"
+    )
+    assert not list(Path(tmp_path).iterdir())

@@ -89,9 +89,11 @@ def session(master: str, settings: dict[str, str]) -> SparkSession:
 class Job:
     """The running query, and what can be asked of it."""
 
+    workers = WORKERS
+
     def __init__(self, folder: Path, master: str, settings: dict[str, str]) -> None:
         """Start it, or let it go on."""
-        self._control = Control(session(master, settings), WORKERS, BINS, snapshot_share=0.2)
+        self._control = Control(session(master, settings), self.workers, BINS, snapshot_share=0.2)
         writer = chain(self._control, ROWS).writeStream.format("json").trigger(processingTime=PACE)
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
         self.query = writer.start(str(folder / "output"))
@@ -114,7 +116,7 @@ class Job:
     def migrate(self, strategy: str) -> dict[str, Any]:
         """Move every bin to the next worker."""
         (status,) = self._control.status()
-        target = [(int(owner) + 1) % WORKERS for owner in status.assignment.owners]
+        target = [(int(owner) + 1) % self.workers for owner in status.assignment.owners]
         options = {"batch": 3} if strategy == "batched" else {}
         migration = self._control.migrate(target, strategy, **options)
         return {"steps": len(migration.plan.steps)}
@@ -125,10 +127,10 @@ class Job:
         return {}
 
 
-def main() -> None:
+def main(kind: type[Job] = Job) -> None:
     """Do as told, line by line, until told to stop or until the query fails."""
     folder, master, *settings = sys.argv[1:]
-    job = Job(Path(folder), master, dict(setting.split("=", 1) for setting in settings))
+    job = kind(Path(folder), master, dict(setting.split("=", 1) for setting in settings))
     threading.Thread(target=_end_with, args=(job.query,), daemon=True).start()
     for line in sys.stdin:
         order = json.loads(line)

@@ -37,6 +37,44 @@ class GaveUp(Exception):
     """The query did not come back."""
 
 
+def ask(driver: "subprocess.Popen[str]", order: str, *arguments: Any) -> dict[str, Any] | None:
+    """Tell a driver to do something; none if it is gone."""
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    try:
+        driver.stdin.write(json.dumps({"do": order, "with": arguments}) + "\n")
+        driver.stdin.flush()
+        ready, _, _ = select.select([driver.stdout], [], [], 30.0)
+        line = driver.stdout.readline() if ready else ""
+    except (OSError, ValueError):
+        return None
+    return json.loads(line) if line else None
+
+
+def until(condition: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
+    """Wait for a condition, or give up."""
+    deadline = time.monotonic() + patience_s
+    while (found := condition()) is None:
+        if time.monotonic() > deadline:
+            raise GaveUp(f"{what} did not come about in {patience_s:.0f} s")
+        time.sleep(0.05)
+    return found
+
+
+def arm(faults: Path, point: str, fault: Fault) -> None:
+    """Let something happen at a point, to those who look for their faults in a folder."""
+    draft = faults / f".{point}"
+    draft.write_bytes(msgspec.json.encode(fault))
+    draft.rename(faults / point)
+
+
+def taken(faults: Path, point: str) -> int | None:
+    """Which process came to a point; none yet."""
+    for path in faults.glob(f"{point}.*.taken"):
+        return int(path.name.removeprefix(f"{point}.").split(".")[0])
+    return None
+
+
 class Warden:
     """One query on one folder, through all its faults."""
 
@@ -80,18 +118,8 @@ class Warden:
 
     def ask(self, order: str, *arguments: Any) -> dict[str, Any] | None:
         """Tell the driver to do something; none if it is gone."""
-        driver = self._driver
-        assert driver is not None
-        assert driver.stdin is not None
-        assert driver.stdout is not None
-        try:
-            driver.stdin.write(json.dumps({"do": order, "with": arguments}) + "\n")
-            driver.stdin.flush()
-            ready, _, _ = select.select([driver.stdout], [], [], 30.0)
-            line = driver.stdout.readline() if ready else ""
-        except (OSError, ValueError):
-            return None
-        return json.loads(line) if line else None
+        assert self._driver is not None
+        return ask(self._driver, order, *arguments)
 
     def status(self) -> dict[str, Any]:
         """How the query is; the driver is started again if it is gone."""
@@ -116,12 +144,7 @@ class Warden:
 
     def until(self, condition: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
         """Wait for a condition, or give up."""
-        deadline = time.monotonic() + patience_s
-        while (found := condition()) is None:
-            if time.monotonic() > deadline:
-                raise GaveUp(f"{what} did not come about in {patience_s:.0f} s")
-            time.sleep(0.05)
-        return found
+        return until(condition, what, patience_s)
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
@@ -139,15 +162,11 @@ class Warden:
 
     def arm(self, point: str, fault: Fault) -> None:
         """Let something happen at a point."""
-        draft = self.faults / f".{point}"
-        draft.write_bytes(msgspec.json.encode(fault))
-        draft.rename(self.faults / point)
+        arm(self.faults, point, fault)
 
     def taken(self, point: str) -> int | None:
         """Which process came to a point; none yet."""
-        for path in self.faults.glob(f"{point}.*.taken"):
-            return int(path.name.removeprefix(f"{point}.").split(".")[0])
-        return None
+        return taken(self.faults, point)
 
     def clear(self) -> None:
         """No fault is set, and none has happened."""
