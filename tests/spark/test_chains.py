@@ -1,7 +1,7 @@
 """Several operators in one query.
 
-Would catch a frontier that does not travel with the data (records that wait an epoch too long, or count as late), and
-operators that move together when they should not, or apart when they should not.
+Would catch a frontier that does not travel with the data (records that wait an epoch too long, or count as late), a lag
+that is none, and operators that move together when they should not, or apart when they should not.
 """
 
 import os
@@ -147,6 +147,21 @@ def test_operator_by_column_behind_one_by_epoch_keeps_its_own_time(spark, feed, 
     (status,) = second.status()
     assert Counter(row.t for row in running.outputs) == Counter([*range(1000, 1024), 1110])
     assert sum(status.late.values()) == 1
+
+
+def test_lag_does_not_count_what_is_postdated(spark, feed, start):
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    source = feed("k long, t long")
+
+    def ahead(time, data, state, notificator):
+        return [(row.k, time + 1000, 1, 0) for row in data]
+
+    postdated = megaphone.unary(control, source.frame, "k", ahead, COUNTS, time="t", lateness=5, name="first")
+    running = start(megaphone.unary(control, postdated, "n", largest, LARGEST, time="t", name="second"))
+    source.send([(key, 100 + key) for key in range(KEYS)])
+    running.settle()
+    (status,) = control.status()
+    assert status.lags == {"first": 5, "second": 0}
 
 
 def test_slower_input_of_two_holds_the_frontier(spark, feed, start):

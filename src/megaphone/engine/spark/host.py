@@ -5,7 +5,7 @@ From: the shuffle.  To: feed.py, and rows to whatever comes after.  Paper: the m
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -76,21 +76,24 @@ def host(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
         return
     plan = epoch.answer.operators[binding.spec.name]
     delivery = _receive(len(plan.seen), plan.seen, batches)
-    frontier = _frontier(binding, epoch, plan, delivery)
+    reached = [_reached(binding, epoch, input, seen) for input, seen in enumerate(delivery.seen)]
+    # What an operator before this one gives out may be post-dated: such times say nothing of how far the input is.
+    seen = tuple(map(min, delivery.seen, reached))
+    frontier = _frontier(binding, epoch, plan, reached)
     mine = _workers_of_slot(binding, epoch, delivery)
     if plan.frontier == END and delivery.payloads:
         raise ProtocolError(
             f"records of operator {binding.spec.name} in epoch {epoch.answer.epoch}, after its inputs were closed: "
             f"for workers {sorted(delivery.payloads)}"
         )
-    feed = Feed(binding, epoch, plan, frontier, delivery.seen)
+    feed = Feed(binding, epoch, plan, frontier, seen)
     reach("before-feed", bool(plan.moves))
     with ThreadPoolExecutor(max_workers=max(1, len(mine))) as pool:
         fed = list(pool.map(lambda worker: feed(worker, delivery.payloads.get(worker, [])), mine))
     reach("after-feed", bool(plan.moves))
     # Before the outputs: who reads them may stop early.
-    reports, seen = [report for _, report in fed], [int(time) for time in delivery.seen]
-    message = ReportMessage(epoch.key, binding.spec.name, epoch.answer.epoch, reports, seen, frontier.bound)
+    reports, times = [report for _, report in fed], [int(time) for time in seen]
+    message = ReportMessage(epoch.key, binding.spec.name, epoch.answer.epoch, reports, times, frontier.bound)
     caller_of(binding).call(binding.coordinator, "report", message, type(None))
     for outputs, _ in fed:
         yield from outputs
@@ -110,25 +113,29 @@ def _workers_of_slot(binding: Binding, epoch: Epoch, delivery: Delivery) -> list
     return mine
 
 
-def _frontier(binding: Binding, epoch: Epoch, plan: OperatorPlan, delivery: Delivery) -> Frontier:
+def _reached(binding: Binding, epoch: Epoch, input: int, seen: Time) -> Time:
+    """How far an input has come: the operators before it know, if there are any, else its newest record says it."""
+    if binding.spec.by_epoch or not binding.upstream[input]:
+        return seen
+    # Every task of the operators before this one is done: a shuffle lies between.
+    question = FrontierQuestion(epoch.key, list(binding.upstream[input]))
+    return Time(caller_of(binding).call(binding.coordinator, "frontier", question, int))
+
+
+def _frontier(binding: Binding, epoch: Epoch, plan: OperatorPlan, reached: Sequence[Time]) -> Frontier:
     """The input frontier after this epoch: the same in every slot, since all saw what every F sent."""
     answer = epoch.answer
     if binding.spec.by_epoch:
         return input_frontier("epoch", answer.epoch, answer.closing, (), (), plan.frontier)
-    promises = (_promise(binding, epoch, input, seen) for input, seen in enumerate(delivery.seen))
+    promises = (_promise(binding, epoch, input, time) for input, time in enumerate(reached))
     return max(min(promises), Frontier(plan.frontier))
 
 
-def _promise(binding: Binding, epoch: Epoch, input: int, seen: Time) -> Frontier:
-    """What may still come on one input: the operators before it know, if there are any, else its source."""
-    closing = epoch.answer.closing
-    if binding.upstream[input]:
-        # Every task of the operators before this one is done: a shuffle lies between.
-        question = FrontierQuestion(epoch.key, list(binding.upstream[input]))
-        seen = Time(caller_of(binding).call(binding.coordinator, "frontier", question, int))
-        closing = seen == END
+def _promise(binding: Binding, epoch: Epoch, input: int, reached: Time) -> Frontier:
+    """What may still come on one input."""
+    closing = reached == END if binding.upstream[input] else epoch.answer.closing
     lateness = binding.spec.inputs[input].lateness
-    return input_frontier("column", epoch.answer.epoch, closing, [seen], [lateness], BEGIN)
+    return input_frontier("column", epoch.answer.epoch, closing, [reached], [lateness], BEGIN)
 
 
 def _host_here(binding: Binding, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
