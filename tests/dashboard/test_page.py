@@ -1,6 +1,7 @@
 """The page before a desk that says whatever the test wants, without Spark.
 
-Would catch a name that becomes code, the wrong query that is shown or moved, and a token that stays in sight.
+Would catch a name that becomes code, the wrong query that is shown or moved, a token that stays in sight, and a map on
+which bins that stay where they are change their places.
 """
 
 import json
@@ -140,6 +141,27 @@ def test_query_that_comes_back_is_shown_again(serve, tab, expect):
     play.statuses["aaaa-1111"] = STATUS
     expect(page.locator("#state")).to_have_text("running")
     expect(page.locator("#alarm")).to_be_hidden()
+
+
+def test_bins_that_stay_keep_their_places_until_all_have_moved(serve, tab, expect):
+    play = Play(STATUS)
+    page = tab(serve(play).page).page
+    told = page.locator("#map output")
+    first, second = {"x": 10, "y": 32}, {"x": 50, "y": 32}
+    expect(page.locator("#state")).to_have_text("running")
+    page.hover("#map canvas", position=first)
+    expect(told).to_have_text(re.compile(r"^bin 0\s+worker 0\s"))
+    play.bins = play.bins | {"owners": [1, 1, 0, 1], "expected": [1, 1, 0, 0]}
+    expect(told).to_have_text(re.compile(r"^bin 0\s+worker 1\s"))
+    page.hover("#map canvas", position=second)
+    expect(told).to_have_text(re.compile(r"^bin 2\s+worker 0\s"))
+    page.hover("#map canvas", position=first)
+    expect(told).to_be_hidden()
+    page.hover("#map canvas", position=second)
+    play.bins = play.bins | {"owners": [1, 1, 0, 0], "expected": [1, 1, 0, 0], "records_per_s": [7.0] * 4}
+    expect(told).to_have_text(re.compile(r"^bin 2\s+worker 0\s+7 records/s"))
+    page.hover("#map canvas", position=first)
+    expect(told).to_have_text(re.compile(r"^bin 2\s"))
 
 
 @pytest.mark.parametrize("width", [700, 1280, 1900])

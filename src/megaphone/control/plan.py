@@ -40,6 +40,8 @@ class Estimate:
 
     >>> print(Estimate(steps=4, bytes=12_345_678, seconds=1.25, measured=1.0))
     about 12.3 MB in 4 steps and 1.2 s
+    >>> print(Estimate(steps=4, bytes=9_876, seconds=1.25, measured=1.0))
+    about 9.9 kB in 4 steps and 1.2 s
     >>> print(Estimate(steps=4, bytes=0, seconds=0.8, measured=0.0))
     an unknown number of bytes in 4 steps and 0.8 s
     """
@@ -51,7 +53,8 @@ class Estimate:
     """The part of the bins whose size was measured; the others are assumed to be as large as those."""
 
     def __str__(self) -> str:
-        size = f"about {self.bytes / 1e6:.1f} MB" if self.measured else "an unknown number of bytes"
+        amount = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e5 else f"{self.bytes / 1e3:.1f} kB"
+        size = f"about {amount}" if self.measured else "an unknown number of bytes"
         return f"{size} in {self.steps} steps and {self.seconds:.1f} s"
 
 

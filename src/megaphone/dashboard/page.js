@@ -113,6 +113,8 @@ class Page {
     const operators = Object.values(status.operators);
     this.timeline.unit = operators[0]?.unit ?? "epoch";
     this.timeline.history = history;
+    $("timeline").classList.toggle("tall", this.timeline.unit !== "epoch");
+    $("lag-note").hidden = this.timeline.unit === "epoch";
     this.timeline.draw();
     this.map.update(this.bins, this.workers);
     this.#title(status);
@@ -122,7 +124,6 @@ class Page {
     showWorkers($("workers"), status.workers, status.sizes_measured);
     showHistory($("history"), history);
     $("no-history").hidden = history.length > 0;
-    $("lag-note").hidden = this.timeline.unit === "epoch";
   }
 
   #title(status) {
@@ -143,7 +144,6 @@ class Page {
 
   #tiles(status, operators) {
     const { p50, p99, max } = this.epochs.times;
-    const lags = operators.map((one) => one.lag).filter((one) => one !== null);
     const bytes = operators.reduce((sum, one) => sum + one.state_bytes, 0);
     const rate = this.epochs.rate;
     const tiles = {
@@ -151,7 +151,8 @@ class Page {
       p50: seconds(p50),
       p99: seconds(p99),
       max: seconds(max),
-      lag: this.timeline.unit === "epoch" ? "none" : lag(lags.length ? Math.max(...lags) : null, this.timeline.unit),
+      // After an epoch, not in the midst of one, when some workers have told their frontier and others not.
+      lag: this.timeline.unit === "epoch" ? "none" : lag(this.epochs.list.at(-1)?.lag, this.timeline.unit),
       bytes: status.sizes_measured === 1 ? size(bytes) : status.sizes_measured ? `~${size(bytes)}` : "not measured",
       count: status.workers.length,
       imbalance: status.imbalance.toFixed(2),

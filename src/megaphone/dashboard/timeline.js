@@ -57,7 +57,8 @@ export class Timeline {
     if (this.unit === "epoch") return strips;
     const scale = linear(shown.map((one) => one.lag));
     const words = (value) => lag(value, this.unit);
-    return [...strips, { title: "frontier lag", weight: 4, scale, draw: this.#lags, words }];
+    const weight = scale.ticks.length > 1 ? 4 : 1; // A lag of nothing needs no room.
+    return [...strips, { title: "frontier lag", weight, scale, draw: this.#lags, words }];
   }
 
   #bands(context, width, bottom) {
@@ -103,7 +104,7 @@ export class Timeline {
       context.lineTo(right, y);
       context.stroke();
       context.fillStyle = colour("quiet");
-      context.fillText(strip.words(tick), left - 6, y + 4);
+      context.fillText(strip.words(tick).replace(/\.0+ /, " "), left - 6, y + 4);
     }
     context.textAlign = "left";
     if (top > TOP) context.fillText(strip.title, left, top - 5);
@@ -208,7 +209,8 @@ function dot(context, x, y, radius) {
 
 /** From 0 to a round number above all. */
 function linear(values) {
-  const most = values.reduce((most, value) => Math.max(most, value ?? 0), 1e-9);
+  const most = values.reduce((most, value) => Math.max(most, value ?? 0), 0);
+  if (most === 0) return { part: () => 0, ticks: [0] };
   const power = 10 ** Math.floor(Math.log10(most));
   const top = [1, 2, 3, 4, 5, 6, 8, 10].map((n) => n * power).find((n) => n >= most);
   return { part: (value) => value / top, ticks: [0, top / 2, top] };

@@ -1,7 +1,7 @@
 /** What can be asked for: pause, resume and cancel what is under way; rescale, rebalance or drain, after a dry run. */
 
 import { Refused } from "./query.js";
-import { count, seconds, size } from "./words.js";
+import { about, count, seconds, size } from "./words.js";
 
 const ROUTES = 8;
 
@@ -50,7 +50,7 @@ function left(one, waiting) {
   const moved = `${one.bins_moved} of ${one.bins} bins, ${size(one.bytes_moved)} moved`;
   if (one.ended_s !== null) return moved;
   const queue = waiting ? `; ${waiting} more waiting` : "";
-  return `${moved}; about ${size(one.bytes_left)} and ${seconds(one.seconds_left)} left${queue}`;
+  return `${moved}; ${size(one.bytes_left)} and ${about(one.seconds_left)} left${queue}`;
 }
 
 /** The form. What is started is what the dry run was about: whatever is changed takes the plan away. */
@@ -132,7 +132,7 @@ export class Wish {
       bins: count(plan.bins),
       steps: count(plan.steps),
       bytes: plan.bytes_measured ? `${plan.bytes_measured < 1 ? "~" : ""}${size(plan.bytes)}` : "unknown",
-      seconds: `about ${seconds(plan.seconds)}`,
+      seconds: about(plan.seconds),
     };
     for (const [name, text] of Object.entries(cells)) document.querySelector(`[data-plan=${name}]`).textContent = text;
     $("plan-title").textContent = `The plan: ${verb}, ${plan.strategy}`;

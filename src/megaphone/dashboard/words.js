@@ -27,6 +27,12 @@ export function seconds(time) {
   return `${(time / 3600).toFixed(1)} h`;
 }
 
+/** How long something may take: in whole seconds, since nobody can promise more. */
+export function about(time) {
+  if (time < 1) return "less than 1 s";
+  return `about ${time < 90 ? `${Math.round(time)} s` : seconds(time)}`;
+}
+
 /** A distance between two times of an operator, by what a step of its time is. */
 export function lag(distance, unit) {
   if (distance === null || distance === undefined) return "–";

@@ -63,8 +63,8 @@ class Job:
         spark.conf.set("spark.sql.shuffle.partitions", str(cores))
         streams = QUERIES[settings.query].read(spark.readStream, **_source(settings, cores))
         frame = builder(settings.version, settings.query)(self._control, streams, Windows())
-        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-        self._query = writer.start()
+        writer = frame.writeStream.queryName(settings.query).format("noop")
+        self._query = writer.option("checkpointLocation", checkpoint).start()
 
     @property
     def holders(self) -> str:
