@@ -3,6 +3,7 @@
 Made from saved rows only.  Neighbours: timeline.py and latency.py give the rows, the experiments say which to draw.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -52,6 +53,10 @@ SERIES = (
 )
 FEW = ("max_ms", "p99_ms", "p50_ms")
 """What one can tell apart in a small picture."""
+TOP_ROW, SECOND_ROW = 0.97, 0.9
+"""Where names stand, as a part of a picture's height."""
+NAME = 0.12
+"""How much of its width the name of a migration takes."""
 COLOURS = ("#2166ac", "#b2182b", "#1b7837", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#c51b7d", "#8c510a", "#000000")
 
 
@@ -81,19 +86,33 @@ def _timeline(axes: Any, panel: Panel, series: Sequence[str]) -> None:
     seconds = [row["second"] for row in panel.rows]
     for name, label, colour in SERIES:
         if name in series:
-            axes.plot(seconds, [row[name] for row in panel.rows], label=label, color=colour, linewidth=1.2)
-    top = max((row["max_ms"] for row in panel.rows), default=1)
-    for number, span in enumerate(panel.spans):
-        axes.axvspan(span.begin, span.end, color="#999999", alpha=0.25, linewidth=0)
-        # In turn higher and lower: short migrations have no room for their names side by side.
-        height = top * (1.15 if number % 2 else 1.5)
-        axes.text((span.begin + span.end) / 2, height, span.label, ha="center", va="bottom", fontsize=8)
+            # The maximum is wider: where the 99th percentile is the same, both are seen.
+            width = 2.4 if name == "max_ms" else 1.2
+            axes.plot(seconds, [row[name] for row in panel.rows], label=label, color=colour, linewidth=width)
+    _mark_spans(axes, panel.spans, seconds)
     if panel.warm_up_s is not None:
         axes.axvline(panel.warm_up_s, color="#999999", linewidth=1, linestyle=":")
-        axes.text(panel.warm_up_s, top * 1.25, "warm-up ", ha="right", va="bottom", fontsize=8, color="#777777")
+        _label(axes, panel.warm_up_s, TOP_ROW, "warm-up ", ha="right", color="#777777")
+    axes.margins(x=0.01)
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel("seconds", fontsize=9)
     axes.grid(True, which="both", alpha=0.2)
+
+
+def _mark_spans(axes: Any, spans: Sequence[Span], seconds: Sequence[float]) -> None:
+    """Shade migrations and name them, one lower where two names would meet."""
+    crowded = NAME * (seconds[-1] - seconds[0]) if seconds else 0.0
+    before, row = -math.inf, TOP_ROW
+    for span in spans:
+        axes.axvspan(span.begin, span.end, color="#999999", alpha=0.25, linewidth=0)
+        middle = (span.begin + span.end) / 2
+        row = SECOND_ROW if row == TOP_ROW and middle - before < crowded else TOP_ROW
+        _label(axes, middle, row, span.label, ha="center")
+        before = middle
+
+
+def _label(axes: Any, second: float, row: float, text: str, **how: Any) -> None:
+    axes.text(second, row, text, va="top", fontsize=8, transform=axes.get_xaxis_transform(), **how)
 
 
 def _milliseconds(axes: Any, rows: Sequence[Mapping[str, float]]) -> None:
@@ -104,7 +123,8 @@ def _milliseconds(axes: Any, rows: Sequence[Mapping[str, float]]) -> None:
     top = max((row["max_ms"] for row in rows), default=1)
     bottom = min((row["p50_ms"] for row in rows if row["p50_ms"] > 0), default=1)
     axes.set_yticks([tick for tick in TICKS if bottom / 2 < tick < top * 2])
-    axes.set_ylim(top=top * 2.5)
+    # Room for names above the lines, a fifth of the picture or so.
+    axes.set_ylim(top=top * min(2.5, max(1.4, (top / bottom) ** 0.3)))
 
 
 def draw_ccdf(panels: Mapping[str, Mapping[str, Points]], path: Path) -> None:
