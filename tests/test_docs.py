@@ -65,6 +65,14 @@ def test_prompt_gives_the_answers_beside_it(page):
     assert not failed, "".join(told)
 
 
+@pytest.mark.parametrize("name", ["plain_count.py", "rescaled_count.py"])
+def test_tutorial_shows_the_program_as_it_is(name):
+    source = (ROOT / "examples" / name).read_text()
+    docstring = ast.parse(source).body[0].end_lineno
+    code = "".join(source.splitlines(keepends=True)[docstring:]).lstrip()
+    assert code in blocks(ROOT / "docs" / "tutorial.md", "py")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_link_leads_somewhere(page):
     targets = [target for _, target in LINK.findall(prose(page)) if "://" not in target]
@@ -94,7 +102,7 @@ def test_named_file_exists(page):
     named = [span for span in SPAN.findall(prose(page)) if re.fullmatch(r"[\w/]+\.py", span)]
     files = [
         path.as_posix()
-        for folder in (PACKAGE, ROOT / "tests", ROOT / "scripts", ROOT / "benchmarks")
+        for folder in (PACKAGE, *(ROOT / name for name in ("tests", "scripts", "benchmarks", "examples")))
         for path in folder.rglob("*.py")
     ]
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
