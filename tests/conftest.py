@@ -122,3 +122,21 @@ class StoredQuery:
 def stored_query(tmp_path: Path) -> Callable[..., StoredQuery]:
     """Begin a query, by default in a checkpoint of its own."""
     return lambda *specs, **options: StoredQuery(options.pop("checkpoint", tmp_path / "checkpoint"), *specs, **options)
+
+
+LONGEST = (
+    "test_chaos",
+    "test_recovery",
+    "test_docs",
+    "test_scenarios",
+    "test_executors",
+    "test_crashes",
+    "test_processes",
+)
+"""Files that take minutes come first: two processes share the files, and one must not end with a long one alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; else in their order."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
