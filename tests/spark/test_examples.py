@@ -109,6 +109,15 @@ def workers(home):
     return status and len(status["workers"])
 
 
+def test_rescaled_count_counts(spark, tmp_path, wait_until):
+    checkpoint = tmp_path / "checkpoint"
+    with running("rescaled_count.py", checkpoint, home=tmp_path):
+        wait_until(partial(has_passed, checkpoint, 1), "epochs")
+    counts = kept(spark, checkpoint)
+    assert counts
+    assert counts == expected(spark, checkpoint)
+
+
 @pytest.mark.slow
 def test_rescaled_count_is_right_after_a_rescale_and_a_new_start(spark, tmp_path, wait_until):
     checkpoint, seen = tmp_path / "checkpoint", []
