@@ -301,7 +301,6 @@ def main() -> None:
     try:
         with errors_to(OUT / "log.txt"):
             spark = builder.config("spark.log.level", "FATAL").getOrCreate()
-            megaphone.nexmark.register(spark)
             summary = measure(spark, console, folder, warm_up, seconds)
             spark.stop()
     finally:
