@@ -47,7 +47,7 @@ STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "part
 RATE = 1_000_000
 """Of the event times when the clock is not asked; about as fast as the fastest go, so windows have as many events."""
 WARM_UP_S, MEASURE_S = 4.0, 10.0
-ROUND_S = 12.0
+ROUND_S = 18.0
 STEADY_EPOCH_S = 0.5
 """About how long an epoch of a steady round takes."""
 LEAST_RATE = 500
@@ -138,7 +138,7 @@ class Bench:
         return found
 
     def round(self, name: str, version: str, rows: int) -> list[float]:
-        """Seconds that each epoch of so many events takes, again and again; the first few are left out."""
+        """Seconds that each epoch of so many events takes, again and again; the first half is left out."""
         took: list[float] = []
         with self.query(name, version, rate=RATE, rows=rows) as query:
             deadline = time.monotonic() + ROUND_S
@@ -146,7 +146,7 @@ class Bench:
                 took.append(seconds)
                 if time.monotonic() > deadline and len(took) > 6:
                     break
-        return took[len(took) // 3 :]
+        return took[len(took) // 2 :]
 
     def latency(self, name: str, version: str, rate: int) -> dict[str, float]:
         """Milliseconds, at a rate, from when events were due."""

@@ -32,7 +32,7 @@ SAME = "same workers, "
 AGGREGATION, TRANSFORM = "groupBy().count()", "transformWithState"
 SIZES: dict[str, tuple[tuple[int, tuple[str, ...]], ...]] = {
     "smoke": ((2_000, (AGGREGATION, TRANSFORM)),),
-    "quick": ((200_000, (AGGREGATION, TRANSFORM)), (4_000_000, (AGGREGATION,))),
+    "quick": ((200_000, (AGGREGATION, TRANSFORM)), (16_000_000, (AGGREGATION,))),
     "full": ((1_000_000, (AGGREGATION, TRANSFORM)), (20_000_000, (AGGREGATION,))),
 }
 """Keys, and the ways that can be filled with so many: some thousand keys a second with `transformWithState`."""

@@ -12,7 +12,7 @@ import numpy as np
 from megaphone.dataflow.native import Waiting
 from megaphone.dataflow.records import Records, argsort, runs
 from megaphone.engine.spark import operators
-from megaphone.nexmark.queries.bulk import Int64s
+from megaphone.nexmark.queries.bulk import Dense, Int64s
 from megaphone.nexmark.queries.q5 import OUTPUT, most
 from megaphone.nexmark.queries.query import Streams, Windows
 
@@ -30,9 +30,8 @@ class Count:
         self.windows = windows
         self.slices: dict[int, list[Int64s]] = {}
         """The auctions that were bid on."""
-        self.first = 0
-        self.window: Int64s = np.zeros(0, np.int64)
-        """How often each was in the window, from auction `first` on."""
+        self.window = Dense()
+        """How often each was, in the window."""
         self.ended: int | None = None
         """The first slice that has not ended."""
 
@@ -58,25 +57,15 @@ class Count:
             self._count(self.slices.get(slice, ()), 1)
             self._count(self.slices.pop(slice - back, ()), -1)
             self.ended = slice + 1
-            at = int(self.window.argmax())
-            if self.window[at]:
-                yield (slice + 1) * length, self.first + at, int(self.window[at])
+            at = int(self.window.numbers.argmax())
+            if self.window.numbers[at]:
+                yield (slice + 1) * length, self.window.first + at, int(self.window.numbers[at])
 
     def _count(self, bids: "list[Int64s] | tuple[()]", sign: int) -> None:
         for auctions in bids:
-            self._make_room(int(auctions.min()), int(auctions.max()) + 1)
-            counts = np.bincount(auctions - self.first)
-            self.window[: len(counts)] += sign * counts
-
-    def _make_room(self, first: int, stop: int) -> None:
-        """For auctions from `first` on: those at the front that nobody bids on any more go."""
-        if self.first <= first and stop <= self.first + len(self.window):
-            return
-        used = np.flatnonzero(self.window) + self.first
-        begin, end = min([first, *used[:1]]), max([stop, *(used[-1:] + 1)])
-        room = np.zeros(2 * int(end - begin), np.int64)
-        room[used - begin] = self.window[used - self.first]
-        self.first, self.window = int(begin), room
+            self.window.make_room(int(auctions.min()), int(auctions.max()) + 1)
+            counts = np.bincount(auctions - self.window.first)
+            self.window.numbers[: len(counts)] += sign * counts
 
 
 class Hottest:

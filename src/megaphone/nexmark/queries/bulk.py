@@ -22,6 +22,9 @@ LITTLE = 1 << 16
 ROOM = 4
 """A table that is indexed by key may have so many places for each key that is looked up; else it is a search."""
 
+WIDE = 16
+"""The same if keys are counted: that is much cheaper than to sort them."""
+
 
 def table(**columns: Array) -> Array:
     """Columns as an array of rows.
@@ -68,12 +71,12 @@ def tally(keys: Int64s) -> tuple[Int64s, Int64s]:
     [[10, 30], [1, 2]]
     """
     first = keys.min()
-    if int(keys.max() - first) > ROOM * len(keys):
+    if int(keys.max() - first) > WIDE * len(keys):
         keys = np.sort(keys)
         starts = changes(keys)
         return keys[starts], np.diff(starts, append=len(keys))
     counts = np.bincount(keys - first)
-    found = np.flatnonzero(counts)
+    found = np.flatnonzero(counts != 0)
     return found + first, counts[found]
 
 
@@ -115,3 +118,40 @@ def micros(records: Records, name: str) -> Int64s:
 def texts(records: Records, name: str) -> Array:
     """A column of texts as NumPy's own bytes, which move and travel like numbers."""
     return np.array(records.data.column(name).cast(pa.binary()).to_pylist(), "S")
+
+
+class Dense:
+    """A number for each key, none of them below zero: an array from the least key on. For keys that are close together.
+
+    >>> numbers = Dense()
+    >>> numbers.add(np.array([7, 9]), np.array([1, 2])); numbers.add(np.array([5]), np.array([4]))
+    >>> numbers.of(np.array([4, 5, 7, 9, 99])).tolist()
+    [0, 4, 1, 2, 0]
+    """
+
+    def __init__(self) -> None:
+        """All are zero."""
+        self.first = 0
+        self.numbers: Int64s = np.zeros(0, np.int64)
+
+    def add(self, keys: Int64s, more: Int64s) -> None:
+        """Add to those of some distinct keys."""
+        if len(keys):
+            self.make_room(int(keys.min()), int(keys.max()) + 1)
+            self.numbers[keys - self.first] += more
+
+    def of(self, keys: Int64s) -> Int64s:
+        """Those of some keys."""
+        at = keys - self.first
+        there = (at >= 0) & (at < len(self.numbers))
+        return np.where(there, self.numbers.take(at, mode="clip"), 0) if len(self.numbers) else np.zeros_like(keys)
+
+    def make_room(self, first: int, stop: int) -> None:
+        """For keys from `first` on: those at the front that are zero again go."""
+        if self.first <= first and stop <= self.first + len(self.numbers):
+            return
+        used = np.flatnonzero(self.numbers) + self.first
+        begin, end = min([first, *used[:1]]), max([stop, *(used[-1:] + 1)])
+        room = np.zeros(2 * int(end - begin), np.int64)
+        room[used - begin] = self.numbers[used - self.first]
+        self.first, self.numbers = int(begin), room

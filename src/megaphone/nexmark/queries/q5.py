@@ -4,15 +4,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 import megaphone
-from megaphone.bins import BinArray
 from megaphone.dataflow.folds import States, VectorNotificator
-from megaphone.dataflow.records import Records, argsort, runs
-from megaphone.nexmark.queries.bulk import Int64s, Places, changes, highest, locate, tally
+from megaphone.dataflow.records import Records
+from megaphone.nexmark.queries.bulk import Int64s, Places, changes, highest
+from megaphone.nexmark.queries.counts import Chunk, Counts, Rows
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelves import Columns, Relations, concatenated, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,73 +39,54 @@ end in the second operator. A bin forgets old slices when it is next bid in."""
 OUTPUT = "window_end timestamp, auction long, bids long"
 
 
-class Counts(Relations):
-    """Auction, slice, and how many bids it got in it."""
-
-
 def count_ahead(windows: Windows, bids: Records, states: Counts, notificator: VectorNotificator) -> dict[str, Any]:
     """Count bids by auction and slice, and say who leads, as far as these bins know, in the windows they change."""
-    (known,) = states.shelves
-    new, owners = _counts(bids, windows)
-    auctions, slices, _ = new
-    at, firsts = places(owners, auctions), changes(auctions)
-    which, old = known.find(at[firsts])
+    new = Chunk.tallied(bids.column("auction"), bids.times // windows.slice, bids.bins)
+    ends, scores = _leaders(_steps(*_known(new, _hot(new, states, windows.slices), states), windows.slices))
     # What is older shares no window with a bid that may still come.
-    past = notificator.bounds.min() // windows.slice - windows.slices
-    known.put((at, *new[1:]), lambda counts: counts[1] > past)
-    # The windows that change are those that end after an auction's first new slice.
-    which = np.concatenate((which, np.arange(len(firsts)).repeat(np.diff(firsts, append=len(auctions)))))
-    counts = concatenated(old, new) if old else new
-    hot = _hot(counts, which, slices, slices[firsts], windows.slices)[which]
-    counts, since = tuple([column[hot] for column in counts]), slices[firsts][which[hot]]
-    ends, scores = _leaders(_steps(counts, since, windows.slices))
+    states.put(new, windows.slices, int(notificator.bounds.min() // windows.slice - windows.slices))
     return {"window_end": ends * windows.slice, **_told(scores)}
 
 
-def _counts(bids: Records, windows: Windows) -> tuple[Columns, BinArray]:
-    """Auction, slice, and how many of these bids it got in it, in this order, by bin; and the bins."""
-    auctions, slices = bids.column("auction"), bids.times // windows.slice
-    first = slices.min()
-    # Slice by slice: there are few, and the auctions of one are counted without sorting them.
-    by_slice = argsort(slices - first)
-    auctions_by_slice, slices_by_slice = auctions[by_slice], slices[by_slice]
-    counted = [
-        (*tally(auctions_by_slice[start:stop]), int(slices_by_slice[start])) for start, stop in runs(slices_by_slice)
-    ]
-    found = np.concatenate([auctions for auctions, _, _ in counted])
-    many = np.concatenate([many for _, many, _ in counted])
-    when = np.repeat([slice for _, _, slice in counted], [len(auctions) for auctions, _, _ in counted])
-    order = argsort(found - found.min())
-    owners = bids.bins[locate(auctions, found[order])]
-    by_bin = argsort(owners)
-    order = order[by_bin]
-    return (found[order], when[order], many[order]), owners[by_bin]
-
-
-def _hot(counts: Columns, which: Places, new: Int64s, since: Int64s, slices: int) -> npt.NDArray[np.bool_]:
-    """Which auctions may lead at all; there are few, and only they are looked at closely.
+def _hot(new: Chunk, states: Counts, slices: int) -> Places:
+    """Which of the auctions may lead at all; there are few, and only they are looked at closely.
 
     Those that got the most bids in some slice do. What they have at each window's end, the others must at least have
     in all to be as hot.
     """
-    first, last = new.min(), new.max()
-    fresh = slice(len(which) - len(new), None)
-    _, best = highest(new - first, counts[2][fresh] * len(which) + which[fresh], int(last - first) + 1)
-    leads = np.zeros(len(since), np.bool_)
-    leads[best % len(which)] = True
-    rows = leads[which]
-    ends, scores = _leaders(_steps(tuple([column[rows] for column in counts]), since[which[rows]], slices))
+    lasts = np.append(new.starts[1:], len(new)) - 1
+    leads = _first_in_slices(new)
+    ends, scores = _leaders(_steps(*_known(new, leads, states), slices))
     # At the ends after these nothing was bid on, so nobody has less.
     least = np.minimum.accumulate(scores // AUCTIONS)
-    total = np.bincount(which, counts[2])
-    until = np.zeros(len(since), np.int64)
-    until[which[fresh]] = new
-    place = np.minimum(ends.searchsorted(until + slices, "right"), len(ends)) - 1
-    hot: npt.NDArray[np.bool_] = leads | (total >= least[place])
-    return hot
+    place = np.minimum(ends.searchsorted(new.slices[lasts] + slices, "right"), len(ends)) - 1
+    hot = new.totals() + states.totals(new.auctions[new.starts]) >= least[place]
+    hot[leads] = True
+    return np.flatnonzero(hot)
 
 
-def _steps(counts: Columns, since: Int64s, slices: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def _first_in_slices(new: Chunk) -> Places:
+    """Which auctions got the most bids in some slice."""
+    auctions, (first, last) = len(new.starts), new.span
+    which = np.arange(auctions).repeat(np.diff(new.starts, append=len(new)))
+    _, best = highest(new.slices - first, new.bids * auctions + which, last - first + 1)
+    return np.unique(best % auctions)
+
+
+def _known(new: Chunk, some: Places, states: Counts) -> tuple[Rows, Int64s]:
+    """All counts of some of the new auctions, and of each the auction's first new slice.
+
+    The windows that change are those that end after it.
+    """
+    starts = new.starts[some]
+    auctions, since = new.auctions[starts], new.slices[starts]
+    parts = [*states.find(auctions), new.find(auctions)]
+    which = np.concatenate([which for which, _ in parts])
+    known, slices, bids = map(np.concatenate, zip(*(rows for _, rows in parts), strict=True))
+    return (known, slices, bids), since[which]
+
+
+def _steps(counts: Rows, since: Int64s, slices: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """From which slice's end to which an auction has how many bids behind it; of ends after `since`."""
     auctions, ends, more = counts[0], counts[1] + 1, counts[2]
     ends, more = np.concatenate((ends, ends + slices)), np.concatenate((more, -more))
