@@ -7,6 +7,7 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 
 from megaphone.bins import BinId, Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration
@@ -26,6 +27,10 @@ from megaphone.durability.restoration import obey
 from megaphone.durability.store import BinFile, Command, LogFile, Store
 from megaphone.engine.spark.memoir import Memoir
 from megaphone.progress import Time
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 class StoredQuery:

@@ -264,7 +264,7 @@ def submit_drawn(run, target, name, batch, gap, ahead, every_step):
 
 @pytest.mark.parametrize("clock", ["epoch", "column"])
 @pytest.mark.parametrize("kind", ["machine", "unary", "binary", "vector"])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=actions, lateness=st.integers(0, 10))
 def test_any_input_and_any_plans_give_what_no_migration_gives(kind, clock, drawn, lateness):
     run = Run(kind, clock, lateness)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from megaphone.bins import WorkerId
@@ -134,7 +134,6 @@ actions = st.lists(st.one_of(epochs, epochs, epochs, migrations, commands), max_
 
 
 @pytest.mark.parametrize("clock", ["epoch", "column"])
-@settings(deadline=None)
 @given(drawn=actions, end=st.lists(ending, max_size=3))
 def test_restored_epochs_go_on_as_the_saved_ones(clock, drawn, end):
     original = Original(clock)

@@ -779,7 +779,7 @@ def rig_of(*args, **kwargs):
 
 kinds = pytest.mark.parametrize("kind", ["machine", "unary", "binary", "vector", "joint"])
 clocks = pytest.mark.parametrize("clock", ["epoch", "column"])
-thorough = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 @clocks

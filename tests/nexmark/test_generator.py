@@ -196,7 +196,7 @@ starts = st.integers(0, 10**9)
 
 
 @given(streams, starts, st.integers(0, 150))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_event_is_what_the_rules_say(nexmark, first, many):
     rows = integers(nexmark.events(first, first + many)).to_pylist()
     empty = dict.fromkeys(EVENTS.names)
@@ -204,7 +204,7 @@ def test_every_event_is_what_the_rules_say(nexmark, first, many):
 
 
 @given(streams, st.lists(starts, max_size=60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_kind_is_what_the_rules_say_at_scattered_numbers(nexmark, numbers):
     expected = [Oracle(nexmark, number).row() for number in numbers]
     for kind, some in enumerate((nexmark.persons, nexmark.auctions, nexmark.bids)):
@@ -213,7 +213,7 @@ def test_every_kind_is_what_the_rules_say_at_scattered_numbers(nexmark, numbers)
 
 
 @given(streams, starts, st.lists(st.integers(0, 400), min_size=2))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_split_gives_the_same_rows(nexmark, first, cuts):
     cuts = sorted(cuts)
     whole = nexmark.events(first + cuts[0], first + cuts[-1])
@@ -223,14 +223,14 @@ def test_any_split_gives_the_same_rows(nexmark, first, cuts):
 
 
 @given(streams, starts, st.integers(0, 500))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_counts_are_those_of_the_events(nexmark, first, many):
     kinds = nexmark.events(first, first + many, ["kind"])["kind"].to_pylist()
     assert nexmark.counts(first, first + many) == Counts(*(kinds.count(kind) for kind in (PERSON, AUCTION, BID)))
 
 
 @given(streams, st.integers(0, 10**7))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_shuffled_groups_have_the_same_events_in_another_order(nexmark, group):
     size = nexmark.out_of_order_group_size
     shuffled = integers(nexmark.events(group * size, (group + 1) * size)).to_pylist()

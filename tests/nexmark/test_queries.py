@@ -38,6 +38,7 @@ from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.queries import QUERIES, Windows, q5
 from megaphone.nexmark.queries import shelves as shelving
 from megaphone.nexmark.queries.bulk import locate, tally
+from megaphone.nexmark.queries.counts import Chunk, Counts
 from megaphone.nexmark.queries.shelves import Shelves, places
 from megaphone.progress import BEGIN, CLOSED, Frontier, Time
 
@@ -374,6 +375,49 @@ def test_shelves_have_what_was_put_there_in_order(steps):
             expected = [(place, value) for place, values in enumerate(lists) for value in values]
             assert list(zip(which.tolist(), columns[1].tolist() if columns else [], strict=True)) == expected
             assert shelves.has(asked).tolist() == list(map(bool, lists))
+
+
+@given(
+    st.lists(
+        st.tuples(ROWS.filter(bool), st.sampled_from(["stay", "leave", "return", "forget"]), st.integers(0, 5)),
+        max_size=12,
+    )
+)
+def test_counts_are_kept_as_long_as_a_window_needs_them(steps):
+    """Six bins, which leave and come back, with what they had or without; a slice goes by with every step."""
+    counts, right, away, slices = Counts(6), Counter(), {}, 4
+    for now, (rows, what, bin) in enumerate(steps):
+        if what == "leave" and bin not in away:
+            away[bin] = counts.pop(bin)
+            assert counts.get(bin) is None
+        elif what in ("return", "forget") and bin in away:
+            back = away.pop(bin)
+            if what == "return" and back is not None:
+                counts[bin] = back
+            else:
+                right = Counter({row: bids for row, bids in right.items() if row[0] % 6 != bin})
+        # Of an auction's number the bin is what remains.
+        bids = [(6 * key + owner, now + owner % 2) for owner, key in rows if owner not in away]
+        if bids:
+            auctions, when = np.array(bids).T
+            counts.put(Chunk.tallied(auctions, when, (auctions % 6).astype(np.uint32)), slices, now - slices)
+            right.update(bids)
+        check_counts(counts, right, away, now - slices)
+
+
+def check_counts(counts, right, away, past):
+    """What may be needed is there, once; what is there was bid; and no total is less than what is there."""
+    asked = np.array([auction for auction in range(60) if auction % 6 not in away], np.int64)
+    found = [(asked[which], rows) for which, rows in counts.find(asked)]
+    assert all((auctions == rows[0]).all() for auctions, rows in found)
+    there = Counter()
+    for _, rows in found:
+        for auction, slice, bids in zip(*map(np.ndarray.tolist, rows), strict=True):
+            there[auction, slice] += bids
+    known = {row: bids for row, bids in right.items() if row[0] % 6 not in away}
+    assert {row: bids for row, bids in known.items() if row[1] > past}.items() <= there.items() <= known.items()
+    totals = [sum(bids for (of, _), bids in there.items() if of == auction) for auction in asked.tolist()]
+    assert counts.totals(asked).tolist() == totals
 
 
 @contextmanager

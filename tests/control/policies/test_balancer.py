@@ -45,7 +45,6 @@ def followed(balancer, owners, loads, workers=WORKERS):
     return acted, owners
 
 
-@settings(deadline=None)
 @given(loaded(), st.integers(0, 2**32))
 @example(([0, 0, 1, 1, 2, 0], np.array([5, 5, 5, 5, 5, 0.2])), 0)
 def test_stationary_load_with_noise_is_settled_after_a_few_migrations(drawn, seed):
@@ -60,7 +59,7 @@ def test_stationary_load_with_noise_is_settled_after_a_few_migrations(drawn, see
     assert np.bincount(owners, load).max() <= 1.05 * max((1 + TOLERANCE) * mean, mean + load.max())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(loaded(), st.integers(0, 2**32), st.integers(1, 30))
 def test_swing_is_not_chased_within_the_cooldown(drawn, seed, period):
     owners, load = drawn
@@ -71,7 +70,7 @@ def test_swing_is_not_chased_within_the_cooldown(drawn, seed, period):
     assert len(acted) <= 6
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(loaded().map(lambda drawn: np.resize(drawn[1], 16)), min_size=1, max_size=120))
 def test_no_load_whatever_makes_it_act_within_the_cooldown(loads):
     acted, _ = followed(Balancer(TOLERANCE, patience=1, cooldown=COOLDOWN_S), [0] * 16, loads)

@@ -56,7 +56,6 @@ rates = st.floats(100, 200_000)
 costs = st.floats(1e-6, 1e-4)
 
 
-@settings(deadline=None)
 @given(rates, costs, st.integers(1, MOST))
 def test_one_decision_is_enough_from_any_number_of_workers(rate, worker_s, workers):
     query, scaler = Query(worker_s, workers=workers), Scaler(MOST, low=LOW, high=HIGH)
@@ -68,7 +67,7 @@ def test_one_decision_is_enough_from_any_number_of_workers(rate, worker_s, worke
     assert query.workers == 1 or query.busy(rate) >= LOW or fewer > (LOW + HIGH) / 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rates, costs, st.integers(1, MOST), st.integers(0, 2**32))
 def test_stationary_load_with_noise_is_settled_after_a_few_changes(rate, worker_s, workers, seed):
     random = np.random.default_rng(seed)
@@ -80,7 +79,7 @@ def test_stationary_load_with_noise_is_settled_after_a_few_changes(rate, worker_
     assert query.busy(rate) <= 1.2 * HIGH or query.workers == MOST
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rates, rates, costs, st.integers(1, 60))
 def test_swing_is_not_chased_within_the_cooldown(rate, other, worker_s, period):
     scaler = Scaler(MOST, low=LOW, high=HIGH, patience=1, cooldown=COOLDOWN_S)
