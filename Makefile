@@ -72,6 +72,8 @@ demo: setup java  ## a running query whose state moves while you watch
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.demo
 
 bench: setup java  ## the paper's evaluation in its quick form: about an hour; one that was interrupted goes on
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/bytewax.lock || \
+	    echo "bench: bytewax does not install here, so nothing is compared with it"
 	$(WITH_JAVA) $(BIN)/megaphone bench run
 
 bench-smoke: setup java  ## every experiment once, with next to nothing to do: does it work?
