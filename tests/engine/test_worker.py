@@ -292,6 +292,26 @@ def test_workers_are_spread_evenly_over_the_executors_that_ask(workers, executor
     assert max(counts) - min(counts) <= 1
 
 
+def test_executor_of_a_running_query_starts_few_workers_at_a_time(line):
+    placement = Placement(lambda: 1)
+    assert len(placement.claim("executor", [WorkerId(0), WorkerId(1)])) == 2
+    wanted = [WorkerId(worker) for worker in range(12)]
+    for incarnation in (1, 2):
+        placement.joined(join(incarnation - 1, 7, incarnation), line[0])
+    rounds = []
+    while births := placement.claim("executor", wanted):
+        # Not one more before these are there.
+        assert placement.claim("executor", wanted) == []
+        rounds.append(len(births))
+        for birth in births:
+            placement.joined(join(birth.worker, 7, birth.incarnation), line[0])
+    assert rounds == [1, 1, 2, 3, 3]
+    # One that was let go is new when it comes back; one that was lost is not: the query waits for it.
+    for resident in [placement.residents[WorkerId(worker)] for worker in (3, 4, 5, 6, 7, 8)]:
+        placement.dismiss(WorkerId(resident.worker)) if resident.worker < 6 else placement.gone(resident)
+    assert [birth.worker for birth in placement.claim("executor", wanted)] == [6, 7, 8]
+
+
 def test_new_worker_is_left_to_the_executor_that_has_none():
     executors = 2
     placement = Placement(lambda: executors)

@@ -103,6 +103,7 @@ class Coordinator(Service):
             "report": self._on(ReportMessage, lambda m: self._run(m.key).report(m)),
             "frontier": self._on(FrontierQuestion, self._frontier),
             "spec": self._on(SpecQuestion, lambda m: self._run(m.key).spec(WorkerId(m.worker), m.operator)),
+            "specs": self._on(Key, lambda key: [spec.pickled for spec in self._run(key).specs.values()]),
             "bell": self._on(Bell, self._bell),
         }
         self._listeners, self.address = listen(self, self.secret, self._folder / "coordinator.sock", host)

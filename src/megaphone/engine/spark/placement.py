@@ -88,7 +88,11 @@ class Placement:
             self._wanted = list(wanted)
             missing = self._missing()
             self._short_since_s = (self._short_since_s or time.monotonic()) if missing else None
-            return [self._promise(worker, executor) for worker in missing[: self._room(executor, len(missing))]]
+            mine = missing[: self._room(executor, len(missing))]
+            few = self._at_a_time(executor)
+            lost = [worker for worker in mine if worker in self._born]
+            new = [worker for worker in mine if worker not in self._born]
+            return [self._promise(worker, executor) for worker in lost + new[: max(0, few - len(lost))]]
 
     def find(self, worker: WorkerId, executor: str, lost: int = -1) -> PlaceAnswer:
         """Where a worker is, once somebody has started it; or the asker is to start it.
@@ -133,6 +137,7 @@ class Placement:
             resident = self._residents.get(worker)
             if resident is not None:
                 self._fence(worker, resident.join.incarnation)
+                self._born.discard(worker)
 
     def close(self) -> None:
         """Let every worker go."""
@@ -177,6 +182,18 @@ class Placement:
             else:
                 heapreplace(others, others[0] + 1)
         return room
+
+    def _at_a_time(self, executor: str) -> int:
+        """How many new workers an executor may start now: all, if the query has none yet; else few.
+
+        A process that starts takes cores from the query for a second. Half as many as are there it can bear.
+        """
+        if not self._residents:
+            return len(self._wanted)
+        mine = [worker for worker, promise in self._promised.items() if promise.executor == executor]
+        there = sum(worker in self._residents for worker in mine)
+        starting = len(mine) - there
+        return max(1, there // 2) - starting
 
     def _promise(self, worker: WorkerId, executor: str) -> Birth:
         birth = Birth(worker, next(self._incarnations))

@@ -66,6 +66,13 @@ class Worker(Service):
         self._tenancies: dict[str, Tenancy] = {}
         self.actions["prepare"] = self._prepare
 
+    def import_folds(self) -> None:
+        """Import what the operators need, before an epoch waits for it: the user's modules may import Spark."""
+        # Whoever first needs an operator that cannot be loaded is told why.
+        with contextlib.suppress(Exception):
+            for spec in self.caller.call(self.config.coordinator, "specs", self.config.key, list[bytes]):
+                pickle.loads(spec)
+
     def get(self, ticket: bytes) -> Any:
         """Serve bins that leave."""
         request = load(ticket, PullRequest)
@@ -171,6 +178,7 @@ def main() -> None:
     _, address = listen(worker, config.secret, folder / "worker.sock", host)
     end = partial(_end, folder)
     threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
+    worker.import_folds()
     join = Join(
         config.key, config.worker, config.incarnation, address, os.getpid(), socket.gethostname(), config.executor_pid
     )
