@@ -47,12 +47,12 @@ STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "part
 RATE = 1_000_000
 """Of the event times when the clock is not asked; about as fast as the fastest go, so windows have as many events."""
 WARM_UP_S, MEASURE_S = 4.0, 10.0
-ROUND_S = 12.0
+ROUND_S = 20.0
 STEADY_EPOCH_S = 0.5
 """About how long an epoch of a steady round takes."""
 LEAST_RATE = 500
 
-STEADY_ROUNDS = ("native", "steady", "steady", "native") * 2
+STEADY_ROUNDS = ("native", "steady", "steady", "native", "steady", "native")
 """Each as early as the other: what warms up or tires meanwhile does so for both."""
 
 Build = Callable[[SparkSession, Query, dict[str, DataFrame], Windows], DataFrame]
