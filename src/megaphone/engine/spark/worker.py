@@ -66,9 +66,11 @@ class Worker(Service):
         self._tenancies: dict[str, Tenancy] = {}
         self.actions["prepare"] = self._prepare
 
-    def import_folds(self) -> None:
-        """Import what the operators need, before an epoch waits for it: the user's modules may import Spark."""
-        # Whoever first needs an operator that cannot be loaded is told why.
+    def warm_up(self) -> None:
+        """Import what epochs need, before one waits for it: a third of a second for pandas, as much again for Spark."""
+        # PyArrow imports pandas when it first meets NumPy.
+        pa.array(np.zeros(1)).to_numpy()
+        # The user's modules are those that folds are in. Whoever first needs one that cannot be loaded is told why.
         with contextlib.suppress(Exception):
             for spec in self.caller.call(self.config.coordinator, "specs", self.config.key, list[bytes]):
                 pickle.loads(spec)
@@ -178,7 +180,7 @@ def main() -> None:
     _, address = listen(worker, config.secret, folder / "worker.sock", host)
     end = partial(_end, folder)
     threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
-    worker.import_folds()
+    worker.warm_up()
     join = Join(
         config.key, config.worker, config.incarnation, address, os.getpid(), socket.gethostname(), config.executor_pid
     )
