@@ -1,7 +1,8 @@
 """How do latency and duration of a migration change with the size of the state?
 
 Key count with 2^12 bins (2^10 in the quick form), from ten megabytes to the largest state that fits the machine with
-room for what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step.
+room for what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step. Workers on one machine lend
+each other their memory instead of copying it; the largest state is also streamed, as between machines.
 """
 
 from collections.abc import Sequence
@@ -32,19 +33,25 @@ from megaphone.harness.recipe import (
 SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 12e9), "full": (10e6, 40e6, 160e6, 640e6, 2.5e9, 6e9, 12e9)}
 """Bytes of state; half of the memory is left for what is in flight, Spark, and the system."""
 SHIFT = {"smoke": 4, "quick": 10, "full": 12}
+STREAMED = ", streamed"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
 
 
 def runs(form: Form) -> list[Parameters]:
     """One for each size that fits."""
     room = psutil.virtual_memory().total / 2
-    return [_run(form, int(bytes) // 8) for bytes in SIZES[form] if bytes <= room]
+    keys = [int(bytes) // 8 for bytes in SIZES[form] if bytes <= room]
+    return [*(_run(form, size(number * 8), number) for number in keys), _streamed(form, keys[-1])]
 
 
-def _run(form: Form, keys: int) -> Parameters:
+def _streamed(form: Form, keys: int) -> Parameters:
+    return {**_run(form, f"{size(keys * 8)}{STREAMED}", keys), "transport": "tcp"}
+
+
+def _run(form: Form, name: str, keys: int) -> Parameters:
     bins = 1 << SHIFT[form]
     strategies = [tuned(keys, bins), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
-    return counting(form, size(keys * 8), keys=keys, bins=bins, strategies=strategies)
+    return counting(form, name, keys=keys, bins=bins, strategies=strategies)
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -59,6 +66,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
     latency: dict[str, Any] = {}
     duration: dict[str, Any] = {}
+    results, _ = by_transport(results)
     for strategy in strategies_of(results):
         found = [(result["parameters"]["keys"] * 8 / 1e6, migrations(result, strategy)) for result in results]
         latency[strategy] = [(bytes, worst_ms(some) or 0) for bytes, some in found if some]
@@ -67,21 +75,32 @@ def draw(results: Sequence[Result], path: Path) -> None:
     draw_curves({"maximum latency, ms": latency, "duration, s": duration}, "MB of state", "", path)
 
 
+def by_transport(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """Where memory was lent, by size, and where it was streamed."""
+    ordered = sorted(results, key=lambda result: result["parameters"]["keys"])
+    streamed = [result for result in ordered if result["parameters"]["name"].endswith(STREAMED)]
+    return [result for result in ordered if result not in streamed], streamed
+
+
 def ratios(results: Sequence[Result]) -> list[Ratio]:
     """Tuned to steady at every size, tuned below all-at-once at the largest, and how all-at-once grows."""
     tuned_to_steady = [over(worst_ms(migrations(found, "batched")), found["steady"]["max_ms"]) for found in results]
-    ordered = sorted(results, key=lambda result: result["parameters"]["keys"])
-    first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
-    below = grown = None
-    if first and last:
-        at_once = worst_ms(migrations(last, "all_at_once"))
-        below = over(at_once, worst_ms(migrations(last, "batched")))
-        grown = over(at_once, worst_ms(migrations(first, "all_at_once")))
+    lent, streamed = by_transport(results)
+    grown = over(_worst(lent[-1:], "all_at_once"), _worst(lent[:1], "all_at_once"))
     return [
         Ratio("maximum latency of a tuned migration to steady, worst of the sizes", most(tuned_to_steady), most=1.5),
-        Ratio("maximum latency of all_at_once to a tuned migration, largest state", below, least=10),
+        Ratio("maximum latency of all_at_once to a tuned migration, largest state", _below(lent[-1:]), least=10),
+        Ratio("the same, streamed as between machines", _below(streamed), least=10),
         Ratio("maximum latency of all_at_once, largest state to smallest", grown, least=2),
     ]
+
+
+def _worst(results: Sequence[Result], strategy: str) -> float | None:
+    return most(worst_ms(migrations(result, strategy)) for result in results)
+
+
+def _below(results: Sequence[Result]) -> float | None:
+    return over(_worst(results, "all_at_once"), _worst(results, "batched"))
 
 
 EXPERIMENT = Experiment(

@@ -95,9 +95,12 @@ def test_tuned_migration_is_set_beside_steady_and_all_at_once():
     tuned = found["maximum latency of a tuned migration to steady, worst of the sizes"]
     assert (tuned.value, tuned.verdict) == (pytest.approx(1.4), "pass")
     below = found["maximum latency of all_at_once to a tuned migration, largest state"]
-    assert (below.value, below.verdict) == (pytest.approx(4000 / 280), "pass")
+    # The largest is what the machine has room for.
+    largest = max(run["keys"] for run in runs) * 8 / 1e6
+    assert below.value == pytest.approx(largest / 280)
+    assert found["the same, streamed as between machines"].value == pytest.approx(largest / 280)
     grown = found["maximum latency of all_at_once, largest state to smallest"]
-    assert (grown.value, grown.verdict) == (pytest.approx(400), "pass")
+    assert (grown.value, grown.verdict) == (pytest.approx(largest / 10), "pass")
 
 
 def test_one_size_that_falls_short_is_enough():

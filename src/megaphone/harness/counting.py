@@ -153,6 +153,7 @@ def source(spark: "SparkSession", parameters: Mapping[str, Any]) -> "DataFrame":
 def build(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":
     """The count that the parameters ask for, and its control."""
     versions = {"migrateable": _migrateable, "native": _native}
+    spark.conf.set("spark.megaphone.transport", parameters.get("transport", "auto"))
     return versions[parameters["version"]](spark, parameters)
 
 

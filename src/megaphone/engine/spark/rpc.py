@@ -184,7 +184,7 @@ class Caller:
         """Prefer Unix sockets where they are there, unless told not to."""
         self._headers = [(HEADER.encode(), secret.encode())]
         self.options = self._options(None)
-        self._unix = unix
+        self.unix = unix
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -193,7 +193,7 @@ class Caller:
 
     def client(self, address: Address) -> Any:
         """The connection to a service."""
-        near = (self._unix or address.tcp is None) and is_near(address)
+        near = (self.unix or address.tcp is None) and is_near(address)
         if not near and address.tcp is None:
             raise WorkerLost(f"no answer: {address.unix} is not a socket of this user's own")
         location = f"grpc+unix://{address.unix}" if near else str(address.tcp)
