@@ -13,7 +13,8 @@ from megaphone.harness.recipe import count, counting, ms, over, seconds
 
 DEFAULT = 12
 SHIFTS = {"smoke": (4, 12), "quick": (4, 12, 20), "full": tuple(range(4, 21, 2))}
-ROUNDS = {"smoke": 1, "quick": 2, "full": 3}
+ROUNDS = {"smoke": 1, "quick": 3, "full": 4}
+STEADY_S = {"smoke": 1.5, "quick": 16.0, "full": 30.0}
 COUNTS = {
     "smoke": (("key", 100_000), ("hash", 50_000)),
     "quick": (("key", 16_000_000), ("key", 128_000_000), ("hash", 4_000_000)),
@@ -28,7 +29,13 @@ def runs(form: Form) -> list[Parameters]:
 
 
 def _variants(form: Form, benchmark: str, keys: int) -> Iterator[Parameters]:
-    common = {"benchmark": benchmark, "keys": keys, "rate": RATES[form], "snapshot_share": 0}
+    common = {
+        "benchmark": benchmark,
+        "keys": keys,
+        "rate": RATES[form],
+        "snapshot_share": 0,
+        "steady_s": STEADY_S[form],
+    }
     for round in range(ROUNDS[form]):
         # Who is first has the colder JVM: ours, then in turn.
         for version in ("migrateable", "native")[:: -1 if round % 2 else 1]:

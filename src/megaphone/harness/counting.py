@@ -40,12 +40,12 @@ def key_count(shift: int) -> Callable[..., Any]:
             (records.bins.astype(np.int64) << WIDTH) | (records.column("key") >> shift), return_counts=True
         )
         bins, at = places >> WIDTH, places & ((1 << WIDTH) - 1)
-        counts, numbers = np.empty(len(places), np.int64), bins.tolist()
+        numbers = bins.tolist()
         for start, stop in runs(bins):
             state, here = states[numbers[start]], at[start:stop]
-            state[here] += times[start:stop]
-            counts[start:stop] = state[here]
-        return {"key": (at << shift) | bins, "n": counts}
+            times[start:stop] += state[here]
+            state[here] = times[start:stop]
+        return {"key": (at << shift) | bins, "n": times}
 
     return count
 
