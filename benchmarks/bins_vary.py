@@ -25,7 +25,7 @@ from megaphone.harness.recipe import (
     worst_ms,
 )
 
-KEYS = {"smoke": 200_000, "quick": 64_000_000, "full": 512_000_000}
+KEYS = {"smoke": 200_000, "quick": 512_000_000, "full": 1_024_000_000}
 SHIFTS = {"smoke": (4,), "quick": (4, 6, 8, 10), "full": (4, 6, 8, 10, 12, 14)}
 FLUID_UP_TO = {"smoke": 4, "quick": 8, "full": 12}
 """Beyond, a bin at a time would take more time than the form has."""

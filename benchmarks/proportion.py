@@ -25,7 +25,7 @@ from megaphone.harness.recipe import (
 
 KEYS_OF_A_BIN = {"smoke": 10_000, "quick": 500_000, "full": 250_000}
 """Two to four megabytes."""
-SHIFTS = {"smoke": (4,), "quick": (4, 6, 8), "full": (6, 8, 10, 12)}
+SHIFTS = {"smoke": (4,), "quick": (6, 8, 10), "full": (6, 8, 10, 12)}
 BATCHED = {"strategy": "batched", "batch": 4}
 
 
