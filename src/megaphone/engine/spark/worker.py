@@ -73,7 +73,7 @@ class Worker(Service):
         # The user's modules are those that folds are in. Whoever first needs one that cannot be loaded is told why.
         with contextlib.suppress(Exception):
             for spec in self.caller.call(self.config.coordinator, "specs", self.config.key, list[bytes]):
-                pickle.loads(spec)
+                _unpickled(spec)
 
     def get(self, ticket: bytes) -> Any:
         """Serve bins that leave."""
@@ -149,13 +149,17 @@ class Worker(Service):
         return self.caller.call(self.config.coordinator, "spec", question, SpecAnswer)
 
     def _lot(self, answer: SpecAnswer) -> Lot:
-        # From the coordinator that holds the same secret; nobody else can have sent it.
-        spec: OperatorSpec = pickle.loads(answer.spec)
-        return Lot(spec, answer.bins, np.frombuffer(answer.owned, np.int64), answer.epoch)
+        return Lot(_unpickled(answer.spec), answer.bins, np.frombuffer(answer.owned, np.int64), answer.epoch)
 
     def _is_alive(self, arrival: Arrival) -> bool:
         question = AliveQuestion(self.config.key, arrival.source, arrival.seat.incarnation)
         return self.caller.call(self.config.coordinator, "alive", question, bool)
+
+
+def _unpickled(spec: bytes) -> OperatorSpec:
+    # From the coordinator that holds the same secret; nobody else can have sent it.
+    unpickled: OperatorSpec = pickle.loads(spec)
+    return unpickled
 
 
 def _payloads(reader: Any) -> Any:
