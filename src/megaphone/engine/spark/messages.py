@@ -137,6 +137,8 @@ class Birth:
 
     worker: int
     incarnation: int
+    warm: bool = False
+    """Shall it join only when it has imported what epochs need? Nobody waits for it, and the query runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class WorkerConfig:
     unix: bool
     """Whether to use Unix sockets where they are there."""
     executor_pid: int | None
+    warm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ class Placement:
             few = self._at_a_time(executor)
             lost = [worker for worker in mine if worker in self._born]
             new = [worker for worker in mine if worker not in self._born]
-            return [self._promise(worker, executor) for worker in lost + new[: max(0, few - len(lost))]]
+            births = [self._promise(worker, executor) for worker in lost]
+            warm = bool(self._residents)
+            return births + [self._promise(worker, executor, warm) for worker in new[: max(0, few - len(lost))]]
 
     def find(self, worker: WorkerId, executor: str, lost: int = -1) -> PlaceAnswer:
         """Where a worker is, once somebody has started it; or the asker is to start it.
@@ -195,8 +197,8 @@ class Placement:
         starting = len(mine) - there
         return max(1, there // 2) - starting
 
-    def _promise(self, worker: WorkerId, executor: str) -> Birth:
-        birth = Birth(worker, next(self._incarnations))
+    def _promise(self, worker: WorkerId, executor: str, warm: bool = False) -> Birth:
+        birth = Birth(worker, next(self._incarnations), warm)
         self._born.add(worker)
         self._tries[worker] += 1
         self._promised[worker] = Promise(executor, birth, time.monotonic())

@@ -17,7 +17,9 @@ from megaphone.engine.spark.messages import Address, Birth, Key, WorkerConfig, d
 
 def spawn(coordinator: Address, lease: Address, secret: str, unix: bool, key: Key, birth: Birth) -> None:
     """Start a worker; it reports to the coordinator by itself."""
-    config = WorkerConfig(key, birth.worker, birth.incarnation, coordinator, lease, secret, unix, executor_pid())
+    config = WorkerConfig(
+        key, birth.worker, birth.incarnation, coordinator, lease, secret, unix, executor_pid(), birth.warm
+    )
     # Through a shell that ends at once: the worker is then nobody's child, and the task's process need not reap it.
     # The secret goes by standard input, where no process list shows it.
     script = 'exec 3<&0; "$@" <&3 3<&- >&2 &'

@@ -184,7 +184,8 @@ def main() -> None:
     _, address = listen(worker, config.secret, folder / "worker.sock", host)
     end = partial(_end, folder)
     threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
-    worker.warm_up()
+    if config.warm:
+        worker.warm_up()
     join = Join(
         config.key, config.worker, config.incarnation, address, os.getpid(), socket.gethostname(), config.executor_pid
     )
