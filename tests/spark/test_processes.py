@@ -84,9 +84,9 @@ def test_no_process_is_left_when_the_driver_is_ended(ending, tmp_path_factory, w
 def end(driver: subprocess.Popen, ending: str) -> None:
     """End it, as the system does or as a person would.
 
-    Ctrl-C goes to all that the terminal has in its foreground. CPython may leave the first one unheard: one that comes
-    while the main thread waits for its turn on the way into a read is noticed when that read returns, and here that is
-    the end of the query. So it is pressed again.
+    Ctrl-C goes to all that the terminal has in its foreground. The first one may stay unheard (2 of 33 tries): the
+    driver's main thread was found waiting in a read, and a second one ended it. It seems that CPython notices one that
+    comes on the way into a read only when that returns, and here that is the end of the query.
     """
     kill, patience = (os.kill, 120) if ending == "SIGKILL" else (os.killpg, 30)
     for _ in range(4):
