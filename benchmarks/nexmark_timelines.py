@@ -31,10 +31,10 @@ QUERIES = {
     "full": tuple(f"q{n}" for n in range(1, 9)),
 }
 NATIVE_TOO = {"smoke": (), "quick": ("q3",), "full": QUERIES["full"]}
-RATE = {"smoke": 1_000, "quick": 10_000, "full": 25_000}
+RATE = {"smoke": 1_000, "quick": 100_000, "full": 100_000}
 BINS = {"smoke": 16, "quick": 256, "full": 4096}
 BATCHED = {"strategy": "batched", "batch": 16}
-WARM_UP_S = {"smoke": 1.0, "quick": 10.0, "full": 400.0}
+WARM_UP_S = {"smoke": 1.0, "quick": 30.0, "full": 400.0}
 """State grows while events come: in the full form for as long as in the paper."""
 STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "partitions": 2, "seed": SEED}
 """A minute of NEXMark's time in a second, as Q5 in the paper."""
