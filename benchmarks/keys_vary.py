@@ -2,7 +2,8 @@
 
 Key count with 2^12 bins (2^10 in the quick form), from ten megabytes to the largest state that fits the machine with
 room for what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step. Workers on one machine lend
-each other their memory instead of copying it; the largest state is also streamed, as between machines.
+each other the memory of arrays instead of copying it; so the largest state is also streamed, as between machines, and
+kept in Python's dicts, which have to be pickled wherever they go.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from megaphone.harness.counting import KEY_BYTES
 from megaphone.harness.experiment import Experiment, Form, Parameters, Ratio, Result, Table
 from megaphone.harness.recipe import (
     ALL_AT_ONCE,
@@ -33,25 +35,25 @@ from megaphone.harness.recipe import (
 SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 12e9), "full": (10e6, 40e6, 160e6, 640e6, 2.5e9, 6e9, 12e9)}
 """Bytes of state; half of the memory is left for what is in flight, Spark, and the system."""
 SHIFT = {"smoke": 4, "quick": 10, "full": 12}
-STREAMED = ", streamed"
+STREAMED, IN_DICTS = ", streamed", ", in dicts"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
 
 
 def runs(form: Form) -> list[Parameters]:
-    """One for each size that fits."""
+    """One for each size that fits; the largest in three ways."""
     room = psutil.virtual_memory().total / 2
-    keys = [int(bytes) // 8 for bytes in SIZES[form] if bytes <= room]
-    return [*(_run(form, size(number * 8), number) for number in keys), _streamed(form, keys[-1])]
+    sizes = [bytes for bytes in SIZES[form] if bytes <= room]
+    return [
+        *(_run(form, size(bytes), bytes) for bytes in sizes),
+        {**_run(form, f"{size(sizes[-1])}{STREAMED}", sizes[-1]), "transport": "tcp"},
+        _run(form, f"{size(sizes[-1])}{IN_DICTS}", sizes[-1], "dict"),
+    ]
 
 
-def _streamed(form: Form, keys: int) -> Parameters:
-    return {**_run(form, f"{size(keys * 8)}{STREAMED}", keys), "transport": "tcp"}
-
-
-def _run(form: Form, name: str, keys: int) -> Parameters:
-    bins = 1 << SHIFT[form]
-    strategies = [tuned(keys, bins), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
-    return counting(form, name, keys=keys, bins=bins, strategies=strategies)
+def _run(form: Form, name: str, bytes: float, benchmark: str = "key") -> Parameters:
+    bins, keys = 1 << SHIFT[form], int(bytes) // KEY_BYTES[benchmark]
+    strategies = [tuned(keys, bins, benchmark), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
+    return counting(form, name, benchmark=benchmark, keys=keys, bins=bins, strategies=strategies)
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -66,7 +68,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
     latency: dict[str, Any] = {}
     duration: dict[str, Any] = {}
-    results, _ = by_transport(results)
+    results, _, _ = by_way(results)
     for strategy in strategies_of(results):
         found = [(result["parameters"]["keys"] * 8 / 1e6, migrations(result, strategy)) for result in results]
         latency[strategy] = [(bytes, worst_ms(some) or 0) for bytes, some in found if some]
@@ -75,22 +77,28 @@ def draw(results: Sequence[Result], path: Path) -> None:
     draw_curves({"maximum latency, ms": latency, "duration, s": duration}, "MB of state", "", path)
 
 
-def by_transport(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Where memory was lent, by size, and where it was streamed."""
+def by_way(results: Sequence[Result]) -> tuple[list[Result], list[Result], list[Result]]:
+    """Where memory was lent, by size; where it was streamed; where it had to be pickled."""
     ordered = sorted(results, key=lambda result: result["parameters"]["keys"])
-    streamed = [result for result in ordered if result["parameters"]["name"].endswith(STREAMED)]
-    return [result for result in ordered if result not in streamed], streamed
+    streamed, pickled = ([found for found in ordered if _name(found).endswith(end)] for end in (STREAMED, IN_DICTS))
+    return [found for found in ordered if found not in streamed + pickled], streamed, pickled
+
+
+def _name(result: Result) -> str:
+    return str(result["parameters"]["name"])
 
 
 def ratios(results: Sequence[Result]) -> list[Ratio]:
     """Tuned to steady at every size, tuned below all-at-once at the largest, and how all-at-once grows."""
     tuned_to_steady = [over(worst_ms(migrations(found, "batched")), found["steady"]["max_ms"]) for found in results]
-    lent, streamed = by_transport(results)
+    lent, streamed, pickled = by_way(results)
     grown = over(_worst(lent[-1:], "all_at_once"), _worst(lent[:1], "all_at_once"))
+    below = "maximum latency of all_at_once to a tuned migration, largest state"
     return [
         Ratio("maximum latency of a tuned migration to steady, worst of the sizes", most(tuned_to_steady), most=1.5),
-        Ratio("maximum latency of all_at_once to a tuned migration, largest state", _below(lent[-1:]), least=10),
-        Ratio("the same, streamed as between machines", _below(streamed), least=10),
+        Ratio(f"{below}, in dicts", _below(pickled), least=10),
+        Ratio(f"{below}, in arrays, streamed as between machines", _below(streamed), least=10),
+        Ratio(f"{below}, in arrays, lent", _below(lent[-1:]), least=10),
         Ratio("maximum latency of all_at_once, largest state to smallest", grown, least=2),
     ]
 

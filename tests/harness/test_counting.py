@@ -6,7 +6,16 @@ import pytest
 
 from megaphone.dataflow.folds import States
 from megaphone.dataflow.records import Records
-from megaphone.harness.counting import HashCount, HashCounts, KeyCount, hash_count, key_count, seen_once
+from megaphone.harness.counting import (
+    HashCount,
+    HashCounts,
+    KeyCount,
+    dict_count,
+    dict_seen_once,
+    hash_count,
+    key_count,
+    seen_once,
+)
 from megaphone.progress import Time
 
 KEYS, BINS = 1000, 16
@@ -43,9 +52,10 @@ def expected(begin):
     return dict(zip(keys.tolist(), (times + begin).tolist(), strict=True))
 
 
-def test_key_count_is_right_and_begins_with_one():
+@pytest.mark.parametrize(("fold", "full"), [(key_count, seen_once), (dict_count, dict_seen_once)])
+def test_key_count_is_right_and_begins_with_one(fold, full):
     shift = BINS.bit_length() - 1
-    last, states = folded(key_count(shift), lambda: seen_once(-(-KEYS // BINS)), lambda keys: keys & (BINS - 1))
+    last, states = folded(fold(shift), lambda: full(-(-KEYS // BINS)), lambda keys: keys & (BINS - 1))
     assert last == expected(begin=1)
     assert sum(map(len, states.values())) >= KEYS
 
@@ -73,5 +83,6 @@ def test_native_counts_are_the_same(workers):
 def test_empty_epoch_counts_nothing():
     empty = np.empty(0, np.int64)
     assert len(key_count(4)(records(0, empty, empty), States(list), None)["key"]) == 0
+    assert len(dict_count(4)(records(0, empty, empty), States(dict), None)["key"]) == 0
     assert len(hash_count(records(0, empty, empty), States(HashCounts), None)["key"]) == 0
     assert len(HashCount().step(records(0, empty, empty), bound=0)["key"]) == 0

@@ -28,7 +28,7 @@ def stage(spark):
     return stage
 
 
-@pytest.mark.parametrize("benchmark", ["key", "hash"])
+@pytest.mark.parametrize("benchmark", ["key", "hash", "dict"])
 def test_state_is_moved_out_and_back_and_every_record_has_a_latency(stage, benchmark):
     batched = {"strategy": "batched", "batch": 2}
     given = counting("smoke", "one", benchmark=benchmark, keys=4000, bins=16, strategies=[batched], **BRIEF)

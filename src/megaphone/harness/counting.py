@@ -1,9 +1,11 @@
 """The paper's counting benchmarks: a running count for each key, migrateable and native.
 
 Key count: keys are dense, and a bin's state is a plain array of counts, the place of a key its high bits. Hash count:
-keys are looked up, in sorted arrays. One output row for each key and epoch, as Spark's own aggregation gives.
-Preloaded: a key count's arrays are made at full length and written to, with one record for each bin; a hash count's
-keys come through the stream.  Neighbours: source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
+keys are looked up, in sorted arrays. Dict count: a key count whose bins are Python's dicts, as most people's states are
+objects. One output row for each key and epoch, as Spark's own aggregation gives.
+Preloaded: a key count's arrays, or dicts, are made at full length and written to, with one record for each bin; a hash
+count's keys come through the stream.
+Neighbours: source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +29,8 @@ WIDTH = 44
 """Bits for a place within a bin: 16 tera keys; what is left is for twenty bits of bin."""
 PRELOAD_ROWS = 2_000_000
 """Keys in an epoch while a hash count is filled: what a worker holds of one epoch does not grow with the state."""
-KEY_BYTES = {"key": 8, "hash": 16}
-"""A count; a key and its count."""
+KEY_BYTES = {"key": 8, "hash": 16, "dict": 72}
+"""A count; a key and its count; an entry of a dict and the object that is its key."""
 
 
 def key_count(shift: int) -> Callable[..., Any]:
@@ -36,10 +38,7 @@ def key_count(shift: int) -> Callable[..., Any]:
 
     @vectorised
     def count(records: Records, states: States, _: Any) -> dict[str, Any]:
-        places, times = np.unique(
-            (records.bins.astype(np.int64) << WIDTH) | (records.column("key") >> shift), return_counts=True
-        )
-        bins, at = places >> WIDTH, places & ((1 << WIDTH) - 1)
+        bins, at, times = _places(records, shift)
         numbers = bins.tolist()
         for start, stop in runs(bins):
             state, here = states[numbers[start]], at[start:stop]
@@ -53,6 +52,35 @@ def key_count(shift: int) -> Callable[..., Any]:
 def seen_once(length: int) -> Counts:
     """A bin of a key count, preloaded: every page of it is there, as if each key had been seen once."""
     return np.ones(length, np.int64)
+
+
+def dict_count(shift: int) -> Callable[..., Any]:
+    """The fold of a dict count: a key count, but each count is looked up and replaced in a dict."""
+
+    @vectorised
+    def count(records: Records, states: States, _: Any) -> dict[str, Any]:
+        bins, at, times = _places(records, shift)
+        counts: list[int] = []
+        for bin, place, seen in zip(bins.tolist(), at.tolist(), times.tolist(), strict=True):
+            state = states[bin]
+            state[place] += seen
+            counts.append(state[place])
+        return {"key": (at << shift) | bins, "n": np.array(counts, np.int64)}
+
+    return count
+
+
+def dict_seen_once(length: int) -> dict[int, int]:
+    """A bin of a dict count, preloaded."""
+    return dict.fromkeys(range(length), 1)
+
+
+def _places(records: Records, shift: int) -> tuple[Counts, Counts, Counts]:
+    """Of each distinct key, in the order of bins: its bin, its place there, and how often it came."""
+    places, times = np.unique(
+        (records.bins.astype(np.int64) << WIDTH) | (records.column("key") >> shift), return_counts=True
+    )
+    return places >> WIDTH, places & ((1 << WIDTH) - 1), times
 
 
 class KeyCount:
@@ -133,7 +161,7 @@ class HashCount:
 
 def preload_of(parameters: Mapping[str, Any]) -> int:
     """How many records come before the schedule begins."""
-    return int(parameters["bins"] if parameters["benchmark"] == "key" else parameters["keys"])
+    return int(parameters["keys"] if parameters["benchmark"] == "hash" else parameters["bins"])
 
 
 def state_bytes(parameters: Mapping[str, Any]) -> int:
@@ -169,7 +197,8 @@ def _migrateable(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple
         return unary(control, keys, "key", hash_count, OUTPUT, state=HashCounts), control
     shift, length = bins.bit_length() - 1, -(-parameters["keys"] // bins)
     exchange = Bits(sf.shiftleft("key", 64 - shift))
-    return unary(control, keys, exchange, key_count(shift), OUTPUT, state=partial(seen_once, length)), control
+    fold, full = {"key": (key_count, seen_once), "dict": (dict_count, dict_seen_once)}[parameters["benchmark"]]
+    return unary(control, keys, exchange, fold(shift), OUTPUT, state=partial(full, length)), control
 
 
 def _native(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":

@@ -7,7 +7,7 @@ Neighbours: the files in `benchmarks/`; trial.py runs what this describes.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from megaphone.harness.counting import KEY_BYTES, state_bytes
+from megaphone.harness.counting import KEY_BYTES
 from megaphone.harness.experiment import Form, Parameters, Result
 from megaphone.harness.results import SEED
 
@@ -73,8 +73,8 @@ def tuned(keys: int, bins: int, benchmark: str = "key") -> dict[str, Any]:
 
 def seconds(parameters: Parameters) -> float:
     """About how long a counting run takes."""
-    filling = parameters["keys"] / 500_000 if parameters["benchmark"] == "hash" else state_bytes(parameters) / 5e8
-    return 6 + filling + trial_seconds(parameters)
+    filled = 500_000 if parameters["benchmark"] == "hash" else 5e8 / KEY_BYTES[parameters["benchmark"]]
+    return float(6 + parameters["keys"] / filled + trial_seconds(parameters))
 
 
 def trial_seconds(parameters: Parameters) -> float:
