@@ -32,8 +32,13 @@ from megaphone.harness.recipe import (
     worst_ms,
 )
 
-SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 12e9), "full": (10e6, 40e6, 160e6, 640e6, 2.5e9, 6e9, 12e9)}
-"""Bytes of state; half of the memory is left for what is in flight, Spark, and the system."""
+SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 15e9), "full": (10e6, 40e6, 160e6, 640e6, 2.5e9, 6e9, 15e9)}
+"""Bytes of state, as far as they fit."""
+ROOM = 0.6
+"""Of the memory: a quarter of the state is there twice while it moves, and Spark and the system need some, too."""
+DICTS = 0.8
+"""Of the largest size: a dict that has to grow is half empty, and memory that held many small objects is not given back
+at once."""
 SHIFT = {"smoke": 4, "quick": 10, "full": 12}
 STREAMED, IN_DICTS = ", streamed", ", in dicts"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
@@ -41,12 +46,13 @@ FLUID_TOO = {"smoke": True, "quick": False, "full": True}
 
 def runs(form: Form) -> list[Parameters]:
     """One for each size that fits; the largest in three ways."""
-    room = psutil.virtual_memory().total / 2
+    room = psutil.virtual_memory().total * ROOM
     sizes = [bytes for bytes in SIZES[form] if bytes <= room]
+    largest, in_dicts = sizes[-1], sizes[-1] * DICTS
     return [
         *(_run(form, size(bytes), bytes) for bytes in sizes),
-        {**_run(form, f"{size(sizes[-1])}{STREAMED}", sizes[-1]), "transport": "tcp"},
-        _run(form, f"{size(sizes[-1])}{IN_DICTS}", sizes[-1], "dict"),
+        {**_run(form, f"{size(largest)}{STREAMED}", largest), "transport": "tcp"},
+        _run(form, f"{size(in_dicts)}{IN_DICTS}", in_dicts, "dict"),
     ]
 
 
