@@ -73,6 +73,7 @@ EXPERIMENT = Experiment(
     question="If bins grow in number with the keys, does the latency of a migration stay?",
     paper="figure 18",
     claim="the maximum latency of fluid and batched stays while they take longer; of all-at-once both grow.",
+    word="Batched and fluid stay; all-at-once is told from them only where the state is largest.",
     criteria=("J3",),
     runs=runs,
     run=count,

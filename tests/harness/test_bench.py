@@ -47,7 +47,7 @@ def ratios(results):
 
 MOST = 4
 EXPERIMENT = Experiment("toy", "What is a square?", "figure 0", "it is n times n.", ("A1",), runs, run, table, draw,
-                        ratios, seconds=lambda parameters: 1.0)
+                        ratios, seconds=lambda parameters: 1.0, word="Squares grow.")
 """
 
 
@@ -182,6 +182,7 @@ def test_picture_and_page_are_made_from_saved_results(bench):
     assert f"(../benchmarks/results/toy/{folder.commit}/full/picture.png)" in page
     assert "| 2 | 4 |" in page
     assert "largest square: 4.00 (at most 4: reached)" in page
+    assert "Squares grow." in page
 
 
 def test_page_says_what_is_not_measured(bench):

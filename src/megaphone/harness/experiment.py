@@ -101,6 +101,8 @@ class Experiment:
     """Also without results: then it says what is to be measured."""
     seconds: Callable[[Parameters], float]
     """About how long a run takes."""
+    word: str = ""
+    """What is to be said of what was seen, above all where it is not what the paper shows."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """For Spark, on top of the usual ones."""
     lacks: Callable[[], str | None] = lambda: None

@@ -68,6 +68,8 @@ def _section(experiment: Experiment, folder: Folder | None, root: Path) -> Itera
     yield ""
     for ratio in _ratios(experiment, figures):
         yield f"- {ratio.name}: {_seen(ratio)}" + (f" ({ratio.asked}: {WORDS[ratio.verdict]})" if ratio.asked else "")
+    if experiment.word:
+        yield f"\n{experiment.word}"
     yield f"\n{_origin(figures)}\n"
 
 
