@@ -62,6 +62,14 @@ def test_where_keeps_what_the_mask_selects(rows, data):
     assert rows_of(kept) == [row for row, keep in zip(rows, mask, strict=True) if keep]
 
 
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=60))
+def test_pieces_are_what_the_mask_selects_in_order(stretches):
+    mask = np.array([chosen for chosen, long in stretches for _ in range(long)], np.bool_)
+    rows = [(n % 3, n, n) for n in range(len(mask))]
+    pieces = make_records(rows, SCHEMA).pieces(mask)
+    assert [row for piece in pieces for row in rows_of(piece)] == [row for row in rows if mask[row[2]]]
+
+
 def test_where_copies_nothing_when_it_selects_all():
     records = make_records([(0, 1, 2)], SCHEMA)
     assert records.where(np.array([True])) is records

@@ -5,7 +5,7 @@ releases bins and installs them. The one rule is kept here.
 From: exchange.py.  To: folds.py, and parcels to the engine.  Paper: the migration mechanism.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from megaphone.dataflow.records import Records
 from megaphone.dataflow.state import Parcel
 from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import ProtocolError
-from megaphone.progress import END, OPEN, Frontier, Time
+from megaphone.progress import BEGIN, END, OPEN, Frontier, Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,15 @@ class Host:
     def advance(self, frontier: Frontier) -> Outcome:
         """Apply everything that the frontier has passed, in time order within each bin."""
         self.watch.start()
-        fresh = [self._fresh(input) for input in range(len(self._inbox))]
-        late = sum(self._drop_late(fresh))
+        came = [self._taken(input) for input in range(len(self._inbox))]
+        fresh = [list(self._in_time(parts)) for parts in came]
+        late = sum(len(records) for parts in came for records in parts)
+        late -= sum(len(records) for parts in fresh for records in parts)
         bounds = np.minimum(self._limits, frontier.bound)
-        for records in fresh:
-            self.touched[records.bins] = True
         drained, woken = self._drain(bounds), self._wake(bounds)
-        due = tuple(self._due(input, drained[input], records, bounds) for input, records in enumerate(fresh))
+        due = tuple(self._due(input, drained[input], parts, bounds) for input, parts in enumerate(fresh))
+        counts = np.sum([self._counted(records) for records in due], axis=0)
+        self.touched |= counts > 0
         applied = sum(map(len, due))
         self.frontier = frontier
         if not applied and not woken:
@@ -89,7 +91,6 @@ class Host:
         output, later = self.fold.apply(due, self.states, bounds, self.worker, self.watch)
         for input, records in enumerate(later):
             self._postpone(input, records)
-        counts = np.sum([self._counted(records) for records in due], axis=0)
         self.applied += counts
         self.watch.stop(counts)
         return Outcome(output, applied, late)
@@ -133,25 +134,30 @@ class Host:
         # They are sorted by bin: finding where each bin begins is much cheaper than looking at every record.
         return np.diff(np.searchsorted(due.bins, np.arange(len(self.applied) + 1, dtype=np.uint32)))
 
-    def _fresh(self, input: int) -> Records:
-        arrived, schema = self._inbox[input], self.fold.inputs[input]
-        fresh = Records.concat(arrived, schema)
-        arrived.clear()
-        return fresh
+    def _taken(self, input: int) -> list[Records]:
+        """What has come at one input; the inbox is empty then."""
+        came = list(self._inbox[input])
+        self._inbox[input].clear()
+        return came
 
-    def _drop_late(self, fresh: list[Records]) -> Iterable[int]:
-        for input, records in enumerate(fresh):
-            in_time = records.times >= self.frontier.bound
-            fresh[input] = records.where(in_time)
-            yield len(records) - len(fresh[input])
+    def _in_time(self, parts: Iterable[Records]) -> Iterator[Records]:
+        """Without what came too late."""
+        for records in parts:
+            yield records.where(records.times >= self.frontier.bound)
 
-    def _due(self, input: int, drained: list[Records], fresh: Records, bounds: Bounds) -> Records:
+    def _due(self, input: int, drained: list[Records], fresh: Iterable[Records], bounds: Bounds) -> Records:
         """What of one input may be applied now: that had to wait, and is fresh; sorted if the fold asks for it."""
-        ready = self.resident[fresh.bins] & (fresh.times < bounds[fresh.bins])
-        parts = [*drained, fresh.where(ready)]
-        if not ready.all():
-            self._postpone(input, fresh.where(~ready))
-        due = Records.concat(parts, fresh.data.schema)
+        # Nothing is applied to a bin that is not here, however early.
+        limits = np.where(self.resident, bounds, BEGIN)
+        parts = list(drained)
+        for records in fresh:
+            ready = records.times < limits[records.bins]
+            parts += records.pieces(ready)
+            if not ready.all():
+                early = records.where(~ready)
+                self.touched[early.bins] = True
+                self._postpone(input, early)
+        due = Records.concat(parts, self.fold.inputs[input])
         return due.sorted() if self.fold.ordered else due
 
     def _drain(self, bounds: Bounds) -> tuple[list[Records], ...]:

@@ -54,7 +54,7 @@ class NativeHost(Host):
 
     def advance(self, frontier: Frontier) -> Outcome:
         """Hand everything over as it came."""
-        fresh = tuple(self._fresh(input) for input in range(len(self._inbox)))
+        fresh = tuple(Records.concat(self._taken(input), schema) for input, schema in enumerate(self.fold.inputs))
         self.touched[self.worker] = True
         self.frontier = frontier
         many = sum(map(len, fresh))

@@ -6,6 +6,7 @@ Neighbours: routing.py, exchange.py, hosting.py, folds.py.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from megaphone.progress import Time
 
 Times = npt.NDArray[np.int64]
 Order = npt.NDArray[np.intp]
+
+FEW = 32
+"""So many slices are cheaper to put together than as many rows are to pick one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,17 @@ class Records:
         if mask.all():
             return self
         return self.take(np.flatnonzero(mask))
+
+    def pieces(self, mask: npt.NDArray[np.bool_]) -> "list[Records]":
+        """The rows a mask selects, as they lie there, without a copy; with one, if they lie all over."""
+        edges = np.flatnonzero(mask[1:] != mask[:-1]) + 1
+        if len(edges) > FEW:
+            return [self.where(mask)]
+        return [
+            self.slice(start, stop)
+            for start, stop in pairwise((0, *edges.tolist(), len(mask)))
+            if mask[start:stop].any()
+        ]
 
     def slice(self, start: int, stop: int) -> "Records":
         """Rows start to stop, without a copy."""
