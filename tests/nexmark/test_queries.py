@@ -420,6 +420,18 @@ def check_counts(counts, right, away, past):
     assert counts.totals(asked).tolist() == totals
 
 
+def test_last_of_a_million_bins_has_shelves_as_any_other():
+    bins = np.array([0, (1 << 20) - 1, (1 << 20) - 1])
+    wanted = places(bins, np.array([1, 2, 2]))
+    shelves = Shelves(1 << 20)
+    with few(0):
+        shelves.put((wanted, np.array([10, 20, 21])))
+        shelves.put((wanted[:0], wanted[:0]))
+    which, columns = shelves.find(wanted[:2])
+    assert (which.tolist(), columns[1].tolist()) == ([0, 1, 1], [10, 20, 21])
+    assert [column.tolist() for column in shelves.get(int(bins[1]))] == [[2, 2], [20, 21]]
+
+
 @contextmanager
 def few(rows):
     """Let so few rows be many."""

@@ -17,8 +17,8 @@ from megaphone.dataflow.joint import Joint
 from megaphone.errors import PlanError
 from megaphone.nexmark.queries.bulk import Array, Int64s, Places
 
-KEY_BITS = 43
-"""Of a place; the bits above are the bin."""
+KEY_BITS = 42
+"""Of a place; the bits above are the bin. There is room for one more than 2^20: where the last bin ends."""
 KEYS = (1 << KEY_BITS) - 1
 GROUPS = 32
 FEW = 4096
@@ -38,7 +38,7 @@ def places(bins: BinArray, keys: Int64s) -> Int64s:
     """Where rows of some bins and keys belong.
 
     >>> places(np.array([0, 2], np.uint32), np.array([5, 7])).tolist()
-    [5, 17592186044423]
+    [5, 8796093022215]
     """
     if (keys >> KEY_BITS).any():
         raise PlanError(f"keys from {keys.min()} to {keys.max()}; choose keys from 0 to {KEYS}")
