@@ -36,7 +36,8 @@ from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.routing import address
 from megaphone.harness import today
-from megaphone.harness.counting import OUTPUT, HashCounts, hash_count
+from megaphone.harness.counting import OUTPUT, hash_count
+from megaphone.harness.hashes import HashBins, HashCounts
 from megaphone.harness.quiet import errors_to
 from megaphone.harness.saturation import durations_of
 from megaphone.harness.source import FORMAT, keys_of
@@ -108,7 +109,7 @@ def ours(bins: int) -> Build:
 
     def build(source: DataFrame) -> tuple[DataFrame, megaphone.Control]:
         control = megaphone.Control(source.sparkSession, workers=2, bins=bins)
-        return megaphone.unary(control, source, "key", hash_count, OUTPUT, state=HashCounts), control
+        return megaphone.unary(control, source, "key", hash_count, OUTPUT, state=HashBins), control
 
     return build
 

@@ -5,7 +5,7 @@ keys are looked up, in sorted arrays. Dict count: a key count whose bins are Pyt
 objects. One output row for each key and epoch, as Spark's own aggregation gives.
 Preloaded: a key count's arrays, or dicts, are made at full length and written to, with one record for each bin; a hash
 count's keys come through the stream.
-Neighbours: source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
+Neighbours: hashes.py, source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,20 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from megaphone.dataflow.folds import States, vectorised
 from megaphone.dataflow.records import Records, runs
+from megaphone.harness.hashes import PLACES, WIDTH, Counts, HashBins, HashCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from megaphone.engine.spark.control import Control
 
-Counts = npt.NDArray[np.int64]
 OUTPUT = "key long, n long"
-WIDTH = 44
-"""Bits for a place within a bin: 16 tera keys; what is left is for twenty bits of bin."""
 PRELOAD_ROWS = 2_000_000
 """Keys in an epoch while a hash count is filled: what a worker holds of one epoch does not grow with the state."""
 KEY_BYTES = {"key": 8, "hash": 16, "dict": 72}
@@ -78,9 +75,9 @@ def dict_seen_once(length: int) -> dict[int, int]:
 def _places(records: Records, shift: int) -> tuple[Counts, Counts, Counts]:
     """Of each distinct key, in the order of bins: its bin, its place there, and how often it came."""
     places, times = np.unique(
-        (records.bins.astype(np.int64) << WIDTH) | (records.column("key") >> shift), return_counts=True
+        records.bins.astype(np.int64) << WIDTH | records.column("key") >> shift, return_counts=True
     )
-    return places >> WIDTH, places & ((1 << WIDTH) - 1), times
+    return places >> WIDTH, places & PLACES, times
 
 
 class KeyCount:
@@ -98,48 +95,11 @@ class KeyCount:
         return {"key": keys, "n": self.counts[at]}
 
 
-class HashCounts:
-    """Keys, sorted, and how often each was seen.
-
-    >>> counts = HashCounts()
-    >>> counts.add(np.array([3, 5]), np.array([1, 2])).tolist(), counts.add(np.array([4, 5]), np.array([1, 1])).tolist()
-    ([1, 2], [1, 3])
-    """
-
-    __slots__ = ("counts", "keys")
-
-    END = np.iinfo(np.int64).max
-    """A key that none has, behind the last: a search then always ends at a key."""
-
-    def __init__(self) -> None:
-        """No key was seen."""
-        self.keys: Counts = np.array([self.END])
-        self.counts: Counts = np.zeros(1, np.int64)
-
-    def add(self, found: Counts, times: Counts) -> Counts:
-        """Add to the counts of sorted, distinct keys, and return what they are now."""
-        at = self.keys.searchsorted(found)
-        known = self.keys[at] == found
-        if not known.all():
-            self._insert(found[~known])
-            at = self.keys.searchsorted(found)
-        self.counts[at] += times
-        return self.counts[at]
-
-    def _insert(self, new: Counts) -> None:
-        at = self.keys.searchsorted(new)
-        self.keys = np.insert(self.keys, at, new)
-        self.counts = np.insert(self.counts, at, 0)
-
-
 @vectorised(ordered=False)
-def hash_count(records: Records, states: States, _: Any) -> dict[str, Any]:
-    """The fold of a hash count; its keys, too, fit the bits for a place."""
-    bins, keys, times = _places(records, 0)
-    counts, numbers = np.empty(len(keys), np.int64), bins.tolist()
-    for start, stop in runs(bins):
-        counts[start:stop] = states[numbers[start]].add(keys[start:stop], times[start:stop])
-    return {"key": keys, "n": counts}
+def hash_count(records: Records, states: HashBins, _: Any) -> dict[str, Any]:
+    """The fold of a hash count, over all bins at once."""
+    places, times = np.unique(records.bins.astype(np.int64) << WIDTH | records.column("key"), return_counts=True)
+    return {"key": places & PLACES, "n": states.add(places, times)}
 
 
 class HashCount:
@@ -190,7 +150,7 @@ def _migrateable(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple
     bins, keys = parameters["bins"], source(spark, parameters)
     control = Control(spark, parameters["workers"], bins, snapshot_share=parameters["snapshot_share"])
     if parameters["benchmark"] == "hash":
-        return unary(control, keys, "key", hash_count, OUTPUT, state=HashCounts), control
+        return unary(control, keys, "key", hash_count, OUTPUT, state=HashBins), control
     shift, length = bins.bit_length() - 1, -(-parameters["keys"] // bins)
     exchange = Bits(sf.shiftleft("key", 64 - shift))
     fold, full = {"key": (key_count, seen_once), "dict": (dict_count, dict_seen_once)}[parameters["benchmark"]]
