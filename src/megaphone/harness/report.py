@@ -4,7 +4,7 @@ Made from saved rows only.  Neighbours: timeline.py and latency.py give the rows
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -58,6 +58,7 @@ TOP_ROW, SECOND_ROW = 0.97, 0.9
 NAME = 0.12
 """How much of its width the name of a migration takes."""
 COLOURS = ("#2166ac", "#b2182b", "#1b7837", "#e08214", "#762a83", "#4d4d4d", "#35978f", "#c51b7d", "#8c510a", "#000000")
+OWN = {"batched": COLOURS[0], "all_at_once": COLOURS[1], "fluid": COLOURS[2], "steady": COLOURS[5]}
 
 
 def draw_timeline(
@@ -170,14 +171,18 @@ def draw_curves(
 def _plain_numbers(*some: Any) -> None:
     """20 and not 2 x 10^1, on some axes."""
     for axis in some:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e5 else f"{value:,.0f}"))
         axis.set_minor_formatter(NullFormatter())
 
 
-def _coloured(lines: Mapping[str, Points]) -> Iterable[tuple[tuple[str, Points], str]]:
-    """The lines that have a point, each with a colour."""
-    return zip([(label, points) for label, points in lines.items() if points], cycle(COLOURS), strict=False)
+def _coloured(lines: Mapping[str, Points]) -> Iterator[tuple[tuple[str, Points], str]]:
+    """The lines that have a point, each with a colour; strategies have the same in every picture."""
+    others = cycle([colour for colour in COLOURS if colour not in {OWN.get(label) for label in lines}])
+    for label, points in lines.items():
+        if points:
+            yield (label, points), OWN.get(label) or next(others)
 
 
 def draw_bars(bars: Mapping[str, float], across: str, path: Path) -> None:
