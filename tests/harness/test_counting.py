@@ -15,13 +15,17 @@ from megaphone.harness.counting import (
     dict_seen_once,
     hash_count,
     key_count,
-    seen_once,
 )
+from megaphone.harness.dense import KeyBins
 from megaphone.harness.hashes import HashBins
 from megaphone.progress import Time
 
 KEYS, BINS = 1000, 16
 EPOCHS = [np.random.default_rng(seed).integers(0, KEYS, 3000) for seed in range(3)]
+
+
+LENGTH = -(-KEYS // BINS)
+BLOCKS = pytest.mark.parametrize("block", [bins * LENGTH * 8 for bins in (1, 3, BINS)])
 
 
 def records(epoch, keys, bins):
@@ -54,10 +58,15 @@ def expected(begin):
     return dict(zip(keys.tolist(), (times + begin).tolist(), strict=True))
 
 
-@pytest.mark.parametrize(("fold", "full"), [(key_count, seen_once), (dict_count, dict_seen_once)])
-def test_key_count_is_right_and_begins_with_one(fold, full):
-    shift, states = BINS.bit_length() - 1, States(lambda: full(-(-KEYS // BINS)))
-    assert folded(fold(shift), states, lambda keys: keys & (BINS - 1)) == expected(begin=1)
+@BLOCKS
+def test_key_count_is_right_and_begins_with_one(block):
+    shift = BINS.bit_length() - 1
+    assert folded(key_count(shift), KeyBins(LENGTH, BINS, block), lambda keys: keys & (BINS - 1)) == expected(begin=1)
+
+
+def test_dict_count_is_right_and_begins_with_one():
+    shift, states = BINS.bit_length() - 1, States(lambda: dict_seen_once(LENGTH))
+    assert folded(dict_count(shift), states, lambda keys: keys & (BINS - 1)) == expected(begin=1)
     assert sum(map(len, states.values())) >= KEYS
 
 
@@ -76,32 +85,50 @@ def test_hash_count_tells_equal_keys_of_neighbouring_bins_apart():
 
 def test_last_of_a_million_bins_is_a_bin_as_any_other():
     bin, bins = (1 << 20) - 1, 1 << 20
-    states = States(lambda: seen_once(4))
-    given = key_count(20)(records(0, np.array([3 << 20 | bin]), np.array([bin])), states, None)
-    assert (list(states), given["key"].tolist(), given["n"].tolist()) == ([bin], [3 << 20 | bin], [2])
+    counted = KeyBins(4, bins)
+    given = key_count(20)(records(0, np.array([3 << 20 | bin]), np.array([bin])), counted, None)
+    assert (given["key"].tolist(), given["n"].tolist()) == ([3 << 20 | bin], [2])
+    assert counted.get(bin).tolist() == [1, 1, 1, 2]
     hashed = HashBins(bins)
     given = hash_count(records(0, np.array([7]), np.array([bin])), hashed, None)
     assert (given["key"].tolist(), given["n"].tolist()) == ([7], [1])
     assert [column.tolist() for column in hashed.get(bin)] == [[7], [1]]
 
 
-@drawn(st.lists(st.tuples(st.integers(0, BINS - 1), st.integers(0, 2)), max_size=40))
+MOVES = st.lists(st.tuples(st.integers(0, BINS - 1), st.integers(0, 2)), max_size=60)
+
+
+@drawn(MOVES)
 def test_bins_of_a_hash_count_keep_their_counts_wherever_they_go(moves):
-    workers, owners = [HashBins(BINS) for _ in range(3)], np.zeros(BINS, int)
-    last = {}
+    workers = [HashBins(BINS) for _ in range(3)]
+    assert moved(hash_count, workers, lambda keys: keys * 7919 % BINS, moves) == expected(begin=0)
+    assert sum(map(len, workers)) == len(expected(begin=0))
+
+
+@BLOCKS
+@drawn(moves=MOVES)
+def test_bins_of_a_key_count_keep_their_counts_wherever_they_go(block, moves):
+    workers = [KeyBins(LENGTH, BINS, block) for _ in range(3)]
+    found = moved(key_count(BINS.bit_length() - 1), workers, lambda keys: keys & (BINS - 1), moves)
+    assert found == expected(begin=1)
+
+
+def moved(fold, workers, bin_of, moves):
+    """The last count of each key, where bins go from worker to worker between epochs."""
+    last, owners = {}, np.zeros(BINS, int)
     for epoch, keys in enumerate(EPOCHS):
-        bins = keys * 7919 % BINS
+        bins = bin_of(keys)
         for worker, states in enumerate(workers):
             mine = owners[bins] == worker
-            given = hash_count(records(epoch, keys[mine], bins[mine]), states, None)
+            given = fold(records(epoch, keys[mine], bins[mine]), states, None)
             last |= dict(zip(given["key"].tolist(), given["n"].tolist(), strict=True))
         for bin, target in moves[epoch :: len(EPOCHS)]:
             state = workers[owners[bin]].pop(bin)
+            assert workers[owners[bin]].get(bin) is None
             owners[bin] = target
             if state is not None:
                 workers[target][bin] = state
-    assert last == expected(begin=0)
-    assert sum(map(len, workers)) == len(last)
+    return last
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -113,7 +140,7 @@ def test_native_counts_are_the_same(workers):
 
 def test_empty_epoch_counts_nothing():
     empty = np.empty(0, np.int64)
-    assert len(key_count(4)(records(0, empty, empty), States(list), None)["key"]) == 0
+    assert len(key_count(4)(records(0, empty, empty), KeyBins(4, 16), None)["key"]) == 0
     assert len(dict_count(4)(records(0, empty, empty), States(dict), None)["key"]) == 0
     assert len(hash_count(records(0, empty, empty), HashBins(4), None)["key"]) == 0
     assert len(HashCount().step(records(0, empty, empty), bound=0)["key"]) == 0

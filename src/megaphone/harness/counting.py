@@ -5,7 +5,8 @@ keys are looked up, in sorted arrays. Dict count: a key count whose bins are Pyt
 objects. One output row for each key and epoch, as Spark's own aggregation gives.
 Preloaded: a key count's arrays, or dicts, are made at full length and written to, with one record for each bin; a hash
 count's keys come through the stream.
-Neighbours: hashes.py, source.py gives keys, trial.py runs these.  Paper: the evaluation's counting.
+Neighbours: dense.py and hashes.py keep counts, source.py gives keys, trial.py runs these.
+Paper: the evaluation's counting.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from megaphone.dataflow.folds import States, vectorised
-from megaphone.dataflow.records import Records, runs
+from megaphone.dataflow.records import Records
+from megaphone.harness.dense import KeyBins
 from megaphone.harness.hashes import PLACES, WIDTH, Counts, HashBins, HashCounts
 
 if TYPE_CHECKING:
@@ -34,21 +36,11 @@ def key_count(shift: int) -> Callable[..., Any]:
     """The fold of a key count with 2^shift bins: the low bits of a key are its bin, the others its place there."""
 
     @vectorised(ordered=False)
-    def count(records: Records, states: States, _: Any) -> dict[str, Any]:
-        bins, at, times = _places(records, shift)
-        numbers = bins.tolist()
-        for start, stop in runs(bins):
-            state, here = states[numbers[start]], at[start:stop]
-            times[start:stop] += state[here]
-            state[here] = times[start:stop]
-        return {"key": (at << shift) | bins, "n": times}
+    def count(records: Records, states: KeyBins, _: Any) -> dict[str, Any]:
+        places, times = _places(records, records.column("key") >> shift)
+        return {"key": (places & PLACES) << shift | places >> WIDTH, "n": states.add(places, times)}
 
     return count
-
-
-def seen_once(length: int) -> Counts:
-    """A bin of a key count, preloaded: every page of it is there, as if each key had been seen once."""
-    return np.ones(length, np.int64)
 
 
 def dict_count(shift: int) -> Callable[..., Any]:
@@ -56,7 +48,8 @@ def dict_count(shift: int) -> Callable[..., Any]:
 
     @vectorised(ordered=False)
     def count(records: Records, states: States, _: Any) -> dict[str, Any]:
-        bins, at, times = _places(records, shift)
+        places, times = _places(records, records.column("key") >> shift)
+        bins, at = places >> WIDTH, places & PLACES
         counts: list[int] = []
         for bin, place, seen in zip(bins.tolist(), at.tolist(), times.tolist(), strict=True):
             state = states[bin]
@@ -72,12 +65,9 @@ def dict_seen_once(length: int) -> dict[int, int]:
     return dict.fromkeys(range(length), 1)
 
 
-def _places(records: Records, shift: int) -> tuple[Counts, Counts, Counts]:
-    """Of each distinct key, in the order of bins: its bin, its place there, and how often it came."""
-    places, times = np.unique(
-        records.bins.astype(np.int64) << WIDTH | records.column("key") >> shift, return_counts=True
-    )
-    return places >> WIDTH, places & PLACES, times
+def _places(records: Records, keys: Counts) -> tuple[Counts, Counts]:
+    """The distinct places, bin and key in one number and in order, and how often each came."""
+    return np.unique(records.bins.astype(np.int64) << WIDTH | keys, return_counts=True)
 
 
 class KeyCount:
@@ -85,7 +75,7 @@ class KeyCount:
 
     def __init__(self, workers: int, length: int) -> None:
         """Preloaded."""
-        self.workers, self.counts = workers, seen_once(length)
+        self.workers, self.counts = workers, np.ones(length, np.int64)
 
     def step(self, records: Records, *, bound: int) -> dict[str, Any]:
         """Count what has come."""
@@ -98,7 +88,7 @@ class KeyCount:
 @vectorised(ordered=False)
 def hash_count(records: Records, states: HashBins, _: Any) -> dict[str, Any]:
     """The fold of a hash count, over all bins at once."""
-    places, times = np.unique(records.bins.astype(np.int64) << WIDTH | records.column("key"), return_counts=True)
+    places, times = _places(records, records.column("key"))
     return {"key": places & PLACES, "n": states.add(places, times)}
 
 
@@ -153,8 +143,9 @@ def _migrateable(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple
         return unary(control, keys, "key", hash_count, OUTPUT, state=HashBins), control
     shift, length = bins.bit_length() - 1, -(-parameters["keys"] // bins)
     exchange = Bits(sf.shiftleft("key", 64 - shift))
-    fold, full = {"key": (key_count, seen_once), "dict": (dict_count, dict_seen_once)}[parameters["benchmark"]]
-    return unary(control, keys, exchange, fold(shift), OUTPUT, state=partial(full, length)), control
+    if parameters["benchmark"] == "dict":
+        return unary(control, keys, exchange, dict_count(shift), OUTPUT, state=partial(dict_seen_once, length)), control
+    return unary(control, keys, exchange, key_count(shift), OUTPUT, state=partial(KeyBins, length)), control
 
 
 def _native(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[DataFrame, Control]":
