@@ -149,15 +149,15 @@ class Host:
         """What of one input may be applied now: that had to wait, and is fresh; sorted if the fold asks for it."""
         # Nothing is applied to a bin that is not here, however early.
         limits = np.where(self.resident, bounds, BEGIN)
-        parts = list(drained)
+        parts, early, schema = list(drained), [], self.fold.inputs[input]
         for records in fresh:
             ready = records.times < limits[records.bins]
             parts += records.pieces(ready)
-            if not ready.all():
-                early = records.where(~ready)
-                self.touched[early.bins] = True
-                self._postpone(input, early)
-        due = Records.concat(parts, self.fold.inputs[input])
+            early.append(records.where(~ready))
+        waiting = Records.concat(early, schema)
+        self.touched[waiting.bins] = True
+        self._postpone(input, waiting)
+        due = Records.concat(parts, schema)
         return due.sorted() if self.fold.ordered else due
 
     def _drain(self, bounds: Bounds) -> tuple[list[Records], ...]:
