@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from megaphone.engine.spark.source import leave_quietly
+from megaphone.engine.spark.process import leave_quietly, settle_in
 from megaphone.harness.schedule import Schedule
 
 FORMAT = "megaphone-keys"
@@ -86,6 +86,7 @@ class KeysReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a share, in Arrow batches."""
+        settle_in()
         assert isinstance(partition, Share)
         for first in range(partition.first, partition.last, BATCH_ROWS):
             records = np.arange(first, min(first + BATCH_ROWS, partition.last))

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from megaphone.engine.spark.source import leave_quietly
+from megaphone.engine.spark.process import leave_quietly, settle_in
 from megaphone.errors import PlanError
 from megaphone.harness.schedule import Schedule
 from megaphone.nexmark.memory import keep_memory
@@ -149,6 +149,7 @@ def _read(options: Options, partition: InputPartition) -> Iterator[pa.RecordBatc
     if not isinstance(partition, Share):
         # A batch without events: Spark makes a partition of its own for it.
         return
+    settle_in()
     keep_memory()
     step = min(BATCH_EVENTS, int(BATCH_ROWS / options.nexmark.share(options.kind)))
     for first in range(partition.first, partition.last, step):

@@ -20,7 +20,8 @@ from megaphone.dataflow import exchange
 from megaphone.dataflow.native import host_for
 from megaphone.engine.spark.feed import Feed
 from megaphone.engine.spark.messages import FrontierQuestion, ReportMessage
-from megaphone.engine.spark.task import Binding, Epoch, Partition, caller_of, current_epoch, mark, settle_in
+from megaphone.engine.spark.process import settle_in
+from megaphone.engine.spark.task import Binding, Epoch, Partition, caller_of, current_epoch, mark
 from megaphone.errors import FoldError, ProtocolError
 from megaphone.faults import reach
 from megaphone.progress import BEGIN, CLOSED, END, Frontier, Time

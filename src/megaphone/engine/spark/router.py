@@ -14,7 +14,8 @@ from megaphone.configuration import Assignment, Configuration
 from megaphone.dataflow import exchange
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.routing import address, by_worker, worker_of_hashes
-from megaphone.engine.spark.task import Binding, Epoch, Partition, current_epoch, settle_in
+from megaphone.engine.spark.process import settle_in
+from megaphone.engine.spark.task import Binding, Epoch, Partition, current_epoch
 from megaphone.faults import reach
 from megaphone.progress import BEGIN, Time
 

@@ -5,9 +5,7 @@ there is one more after the data, in which the inputs are closed.
 Neighbours: coordinator.py says when to ring; operators.py unions it in behind F.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from megaphone.dataflow.exchange import DDL, frontier_rows
 from megaphone.engine.spark.messages import Address, Bell
+from megaphone.engine.spark.process import leave_quietly, settle_in
 from megaphone.engine.spark.rpc import Caller
 from megaphone.progress import BEGIN
 
@@ -74,17 +73,5 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """No records, only a word to each slot."""
+        settle_in()
         yield from frontier_rows(self._slots, 0, BEGIN)
-
-
-def leave_quietly() -> None:
-    """Let this process, which belongs to one source of one query, end without a traceback when the query stops.
-
-    Spark hangs up on it, and it then fails twice over to tell Spark so.
-    """
-    sys.excepthook = _unless_hung_up
-
-
-def _unless_hung_up(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if not issubclass(kind, (BrokenPipeError, EOFError)):
-        sys.__excepthook__(kind, error, trace)

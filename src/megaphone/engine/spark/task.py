@@ -4,11 +4,9 @@ A task knows its query and micro-batch from its local properties, asks the coord
 from then on follows it.  Neighbours: router.py and host.py are what tasks do.
 """
 
-import gc
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -93,16 +91,6 @@ def _ask(binding: Binding, key: Key, number: int, known: Epoch | None) -> Epoch:
 def start_worker(binding: Binding, key: Key, birth: Birth) -> None:
     """Start a worker here, on the machine this task runs on."""
     spawn(binding.coordinator, binding.lease, binding.secret, binding.unix, key, birth)
-
-
-@cache
-def settle_in() -> None:
-    """Take everything this process has loaded out of the garbage collector's sight, once.
-
-    Spark has a Python process collect garbage after every task: 20 ms each time for modules that stay anyway.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def mark(control: str, operator: str) -> str:
