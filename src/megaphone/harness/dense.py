@@ -13,8 +13,8 @@ from megaphone.bins import BinId
 from megaphone.dataflow.joint import Joint
 from megaphone.harness.hashes import PLACES, WIDTH, Counts
 
-BLOCK_BYTES = 8 << 20
-"""About what a block has at most: now and then it is copied when a bin leaves or comes."""
+BLOCK_BYTES = 2 << 20
+"""About what a block has at most: it is copied when a bin leaves or comes, and each costs an epoch microseconds."""
 SPARE = 8
 """A block has room for one row more for so many, and gets rid of as many that are free."""
 NOWHERE = -1
