@@ -36,6 +36,7 @@ import megaphone.nexmark
 from megaphone.engine.spark.follower import Follower
 from megaphone.harness.observe import Observer
 from megaphone.harness.quiet import errors_to
+from megaphone.harness.session import begin
 from megaphone.harness.timeline import Timeline
 
 WORKERS, BINS = 2, 64
@@ -300,7 +301,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="megaphone-bench-"))
     try:
         with errors_to(OUT / "log.txt"):
-            spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+            spark = begin(builder.config("spark.log.level", "FATAL"))
             summary = measure(spark, console, folder, warm_up, seconds)
             spark.stop()
     finally:

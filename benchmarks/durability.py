@@ -30,6 +30,7 @@ from rich.console import Console
 import megaphone
 from megaphone.harness.observe import Observer
 from megaphone.harness.quiet import errors_to
+from megaphone.harness.session import begin
 from megaphone.harness.source import FORMAT, KeysSource
 from megaphone.harness.timeline import Timeline
 from megaphone.harness.words import HOURS, OUTPUT, Vocabulary, count_by_hour
@@ -225,7 +226,7 @@ def main() -> None:
     path = OUT / "summary.json"
     summary = json.loads(path.read_text()) if path.exists() else {}
     with errors_to(OUT / "log.txt"):
-        spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+        spark = begin(builder.config("spark.log.level", "FATAL"))
         spark.dataSource.register(KeysSource)
         if "latency" in options.part:
             summary["latency"] = latency(spark, console, options.measure)

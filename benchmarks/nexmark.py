@@ -30,6 +30,7 @@ import megaphone
 from megaphone.harness.observe import Observer
 from megaphone.harness.quiet import errors_to
 from megaphone.harness.results import commit_of, setting, write
+from megaphone.harness.session import begin
 from megaphone.nexmark import Nexmark
 from megaphone.nexmark.memory import keep_memory
 from megaphone.nexmark.native import NATIVE
@@ -314,7 +315,7 @@ def main() -> None:
     for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(key, "false")
     with errors_to(OUT / "log.txt"):
-        spark = builder.config("spark.log.level", "FATAL").getOrCreate()
+        spark = begin(builder.config("spark.log.level", "FATAL"))
         try:
             for name in options.query or QUERIES:
                 if not (options.resume and name in summary["queries"]):

@@ -81,6 +81,21 @@ def test_no_process_is_left_when_the_driver_is_ended(ending, tmp_path_factory, w
         assert list(folder.glob("megaphone-*")) == []
 
 
+def test_no_jvm_is_left_when_the_start_is_interrupted(wait_until):
+    start = "from megaphone.harness.session import quiet_session; quiet_session('interrupted', 'local[2]')"
+    with subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.DEVNULL, start_new_session=True) as driver:
+        children: list[psutil.Process] = []
+
+        def has_child() -> bool:
+            children[:] = psutil.Process(driver.pid).children()
+            return bool(children)
+
+        wait_until(has_child, "a JVM")
+        os.killpg(driver.pid, signal.SIGINT)
+        assert driver.wait(60) != 0
+        wait_until(lambda: not any(map(alive, children)), "the end of the JVM")
+
+
 def end(driver: subprocess.Popen, ending: str) -> None:
     """End it, as the system does or as a person would.
 

@@ -1,8 +1,9 @@
-"""A Spark session that leaves the terminal to whoever measures on it.
+"""A Spark session that leaves the terminal to whoever measures on it, and no JVM behind.
 
 Neighbours: quiet.py keeps what is written all the same.
 """
 
+import psutil
 from pyspark.sql import SparkSession
 
 from megaphone.engine.spark.session import tuned
@@ -18,4 +19,15 @@ def quiet_session(name: str, master: str) -> SparkSession:
     builder = tuned(SparkSession.builder.master(master).appName(name))
     for setting, value in (QUIET | (ALONE if master.partition("[")[0] == "local" else {})).items():
         builder = builder.config(setting, value)
-    return builder.getOrCreate()
+    return begin(builder)
+
+
+def begin(builder: SparkSession.Builder) -> SparkSession:
+    """The session; nothing is left of one whose start is interrupted, where Spark would leave its JVM."""
+    before = set(psutil.Process().children())
+    try:
+        return builder.getOrCreate()
+    except BaseException:
+        for process in set(psutil.Process().children()) - before:
+            process.kill()
+        raise

@@ -69,11 +69,12 @@ def _session(settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     from megaphone.engine.spark.session import tuned
+    from megaphone.harness.session import begin
     from megaphone.harness.source import KeysSource
 
     builder = tuned(SparkSession.builder.master(f"local[{CORES}]").appName("megaphone bench"))
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = begin(builder)
     spark.dataSource.register(KeysSource)
     return spark
