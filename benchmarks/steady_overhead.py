@@ -13,7 +13,7 @@ from megaphone.harness.recipe import count, counting, ms, over, seconds
 
 DEFAULT = 12
 SHIFTS = {"smoke": (4, 12), "quick": (4, 12, 20), "full": tuple(range(4, 21, 2))}
-ROUNDS = {"smoke": 1, "quick": 3, "full": 4}
+ROUNDS = {"smoke": 1, "quick": 4, "full": 4}
 STEADY_S = {"smoke": 1.5, "quick": 16.0, "full": 30.0}
 COUNTS = {
     "smoke": (("key", 100_000), ("hash", 50_000)),

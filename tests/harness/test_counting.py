@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from psutil import Process
 
 from megaphone.dataflow.folds import States
 from megaphone.dataflow.records import Records
@@ -16,7 +17,7 @@ from megaphone.harness.counting import (
     hash_count,
     key_count,
 )
-from megaphone.harness.dense import KeyBins
+from megaphone.harness.dense import PAGE, KeyBins
 from megaphone.harness.hashes import HashBins
 from megaphone.progress import Time
 
@@ -25,7 +26,7 @@ EPOCHS = [np.random.default_rng(seed).integers(0, KEYS, 3000) for seed in range(
 
 
 LENGTH = -(-KEYS // BINS)
-BLOCKS = pytest.mark.parametrize("block", [bins * LENGTH * 8 for bins in (1, 3, BINS)])
+WAYS = pytest.mark.parametrize("large", [0, 1 << 20], ids=["arrays", "table"])
 
 
 def records(epoch, keys, bins):
@@ -58,10 +59,10 @@ def expected(begin):
     return dict(zip(keys.tolist(), (times + begin).tolist(), strict=True))
 
 
-@BLOCKS
-def test_key_count_is_right_and_begins_with_one(block):
+@WAYS
+def test_key_count_is_right_and_begins_with_one(large):
     shift = BINS.bit_length() - 1
-    assert folded(key_count(shift), KeyBins(LENGTH, BINS, block), lambda keys: keys & (BINS - 1)) == expected(begin=1)
+    assert folded(key_count(shift), KeyBins(LENGTH, BINS, large), lambda keys: keys & (BINS - 1)) == expected(begin=1)
 
 
 def test_dict_count_is_right_and_begins_with_one():
@@ -105,10 +106,10 @@ def test_bins_of_a_hash_count_keep_their_counts_wherever_they_go(moves):
     assert sum(map(len, workers)) == len(expected(begin=0))
 
 
-@BLOCKS
+@WAYS
 @drawn(moves=MOVES)
-def test_bins_of_a_key_count_keep_their_counts_wherever_they_go(block, moves):
-    workers = [KeyBins(LENGTH, BINS, block) for _ in range(3)]
+def test_bins_of_a_key_count_keep_their_counts_wherever_they_go(large, moves):
+    workers = [KeyBins(LENGTH, BINS, large) for _ in range(3)]
     found = moved(key_count(BINS.bit_length() - 1), workers, lambda keys: keys & (BINS - 1), moves)
     assert found == expected(begin=1)
 
@@ -129,6 +130,28 @@ def moved(fold, workers, bin_of, moves):
             if state is not None:
                 workers[target][bin] = state
     return last
+
+
+@pytest.mark.parametrize("length", [PAGE // 8 + 1, 5])
+def test_rows_of_any_length_are_kept_apart(length):
+    states, bins = KeyBins(length, 4), np.array([0, 1, 3])
+    for last in (2, 3):
+        given = key_count(2)(records(0, (length - 1) * 4 + bins, bins), states, None)
+        assert given["n"].tolist() == [last] * 3
+    assert states.pop(1).tolist() == [1] * (length - 1) + [3]
+    assert states.get(0).tolist() == states.get(3).tolist() == [1] * (length - 1) + [3]
+
+
+def test_memory_of_a_bin_that_has_left_is_given_back():
+    length, bins = 1 << 16, 64
+    states, every = KeyBins(length, bins), np.arange(bins)
+    before = Process().memory_info().rss
+    key_count(6)(records(0, every, every), states, None)
+    full = Process().memory_info().rss - before
+    for bin in range(bins):
+        states.pop(bin)
+    assert full > bins * length * 8 * 0.9
+    assert Process().memory_info().rss - before < full / 4
 
 
 @pytest.mark.parametrize("workers", [2, 3])
