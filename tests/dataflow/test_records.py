@@ -89,6 +89,27 @@ def test_runs_cover_everything_once(values):
     assert all(values[a[0]] != values[b[0]] for a, b in pairwise(found))
 
 
+@pytest.mark.parametrize("clock", [None, "at"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC")])
+@pytest.mark.parametrize("bin", [7, 2**16 - 1, 2**16, 2**20 - 1])
+def test_exchange_keeps_bins_and_times_however_they_travel(bin, kind, clock):
+    data = pa.record_batch({"at": pa.array([5, -9, 2**60]).cast(kind)})
+    records = Records(np.array([bin, 0, bin], np.uint32), np.array([5, -9, 2**60]), data)
+    parts = [records.slice(0, 1), records.slice(1, 3)]
+    (first, second) = decode(encode(parts, clock), data.schema)
+    received = Records.concat([first, second], data.schema)
+    assert received.bins.dtype == np.uint32
+    assert received.bins.tolist() == records.bins.tolist()
+    assert received.times.tolist() == records.times.tolist()
+    assert received.data.equals(data)
+
+
+def test_times_that_a_column_has_are_not_sent_twice():
+    data = pa.record_batch({"at": np.arange(10_000)})
+    records = Records(np.arange(10_000, dtype=np.uint32), np.arange(10_000), data)
+    assert encode([records]).size - encode([records], "at").size >= 80_000
+
+
 @pytest.mark.parametrize("times", [[5, 5, 5], [5, 9, -2]])
 def test_exchange_adds_and_loses_nothing(times):
     records = make_records([(b, t, 10 * b) for b, t in enumerate(times)], SCHEMA)

@@ -18,6 +18,9 @@ from megaphone.progress import Time
 BIN, HASH, TIME = "_bin", "_hash", "_time"
 """Columns beside the user's own, hash and time before F, bin and time behind it; an input may not use these names."""
 
+CLOCK = "clock"
+"""What a payload calls the column that has its times."""
+
 FRONTIER = 1 << 16
 """Kinds below are data of that input; FRONTIER + input is the largest time that one F saw on that input."""
 
@@ -30,23 +33,29 @@ PAYLOAD_BYTES = 4 << 20
 """Bytes in one payload, about: few enough payloads to cost nothing, none so large that the JVM strains."""
 
 
-def encode(parts: Sequence[Records]) -> pa.Buffer:
-    """Records of one worker and input, all by epoch or all by column, as one payload."""
+def encode(parts: Sequence[Records], clock: str | None = None) -> pa.Buffer:
+    """Records of one worker and input, all by epoch or all by column, as one payload.
+
+    `clock` names the data column that has their times as they are, if there is one: they are not sent twice then.
+    """
     sink = pa.BufferOutputStream()
-    batches = [_with_bins_and_times(part) for part in parts]
+    small = all(part.bins.max(initial=0) < 2**16 for part in parts)
+    batches = [_with_bins_and_times(part, np.uint16 if small else np.uint32, clock) for part in parts]
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
 
 
-def _with_bins_and_times(records: Records) -> pa.RecordBatch:
+def _with_bins_and_times(records: Records, bin_type: Any, clock: str | None) -> pa.RecordBatch:
     told, columns, names = {}, list(records.data.columns), list(records.data.schema.names)
-    for name, values in ((BIN, records.bins), (TIME, records.times)):
-        if is_uniform(values):
+    for name, values, kind in ((BIN, records.bins, bin_type), (TIME, records.times, np.int64)):
+        if name == TIME and clock is not None:
+            told[CLOCK] = clock
+        elif is_uniform(values):
             told[name.removeprefix("_")] = str(int(values[0]))
         else:
-            columns.append(pa.array(values))
+            columns.append(pa.array(values.astype(kind, copy=False)))
             names.append(name)
     return pa.record_batch(columns, names=names).replace_schema_metadata(told)
 
@@ -61,14 +70,21 @@ def decode(payload: Any, schema: pa.Schema) -> Iterator[Records]:
 
 
 def _values(name: str, kind: Any, batch: pa.RecordBatch, told: Mapping[bytes, bytes]) -> npt.NDArray[Any]:
-    """A column of ours; what is the same in all rows was told once."""
+    """A column of ours; what is the same in all rows was told once, and times may be in a column of the user's."""
     uniform = told.get(name.removeprefix("_").encode())
-    return batch.column(name).to_numpy() if uniform is None else np.broadcast_to(kind(int(uniform)), len(batch))
+    if uniform is not None:
+        return np.broadcast_to(kind(int(uniform)), len(batch))
+    clock = told.get(CLOCK.encode()) if name == TIME else None
+    column = batch.column(name if clock is None else clock.decode())
+    values: npt.NDArray[Any] = column.cast(pa.from_numpy_dtype(kind)).to_numpy()
+    return values
 
 
-def data_row(worker: WorkerId, slots: int, input: int, parts: Sequence[Records]) -> pa.RecordBatch:
+def data_row(
+    worker: WorkerId, slots: int, input: int, parts: Sequence[Records], clock: str | None = None
+) -> pa.RecordBatch:
     """A worker's records as an exchange row."""
-    return _row(worker % slots, worker, input, encode(parts))
+    return _row(worker % slots, worker, input, encode(parts, clock))
 
 
 def frontier_rows(slots: int, input: int, seen: Time) -> Iterator[pa.RecordBatch]:

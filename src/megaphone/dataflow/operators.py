@@ -42,6 +42,19 @@ class Input:
         if self.lateness < 0:
             raise PlanError(f"lateness {self.lateness}; choose 0 or more")
 
+    @property
+    def clock(self) -> str | None:
+        """The time column, if the times are in it as they are; a timestamp without a time zone has yet to get one.
+
+        >>> at = lambda kind: Input(pa.schema([("at", kind)]), keys=(), time="at").clock
+        >>> at(pa.int64()), at(pa.timestamp("us", "UTC")), at(pa.timestamp("us"))
+        ('at', 'at', None)
+        """
+        if self.time is None:
+            return None
+        kind = self.schema.field(self.time).type
+        return self.time if pa.types.is_int64(kind) or (pa.types.is_timestamp(kind) and kind.tz) else None
+
     def times(self, column: pa.Array) -> Times:
         """The times in this input's time column.
 

@@ -182,13 +182,11 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
 
 
 def _hashed(frame: DataFrame, input: Input, exchange: Exchange) -> DataFrame:
-    """The user's columns, the 64-bit value the bin comes from, and the time if it is in a column."""
+    """The user's columns, the 64-bit value the bin comes from, and the time if a column has it, but not as it is."""
     columns = [sf.col(f"`{name}`") for name in input.schema.names]
     extra = [_value(exchange).cast("long").alias(HASH)]
-    if input.time is not None:
-        kind = frame.schema[input.time].dataType
-        time = sf.col(f"`{input.time}`")
-        extra.append((time if isinstance(kind, LongType) else _micros(time, kind)).cast("long").alias(TIME))
+    if input.time is not None and input.clock is None:
+        extra.append(_micros(sf.col(f"`{input.time}`"), frame.schema[input.time].dataType).alias(TIME))
     return frame.select(*columns, *extra)
 
 
@@ -208,8 +206,6 @@ def _told(exchange: Exchange) -> str:
 def _micros(time: Column, kind: DataType) -> Column:
     if isinstance(kind, TimestampNTZType):
         return sf.unix_micros(time.cast("timestamp"))
-    if isinstance(kind, TimestampType):
-        return sf.unix_micros(time)
     raise PlanError(f"a time column of type {kind.simpleString()}; choose long or timestamp")
 
 

@@ -39,6 +39,7 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
     configuration = epoch.configuration if epoch else _single_epoch_configuration(binding)
     read = _Reader(binding, input, epoch.answer.epoch if epoch else 0)
     send = by_worker if binding.spec.workers else partial(address, configuration)
+    clock = binding.spec.inputs[input].clock
     waiting: dict[WorkerId, list[Records]] = defaultdict(list)
     size: dict[WorkerId, int] = defaultdict(int)
     seen = BEGIN
@@ -51,10 +52,10 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
             waiting[worker].append(routed)
             size[worker] += routed.data.get_total_buffer_size() // max(1, len(records) // max(1, len(routed)))
             if size[worker] >= exchange.PAYLOAD_BYTES:
-                yield exchange.data_row(worker, binding.slots, input, waiting.pop(worker))
+                yield exchange.data_row(worker, binding.slots, input, waiting.pop(worker), clock)
                 del size[worker]
     for worker, parts in waiting.items():
-        yield exchange.data_row(worker, binding.slots, input, parts)
+        yield exchange.data_row(worker, binding.slots, input, parts, clock)
     yield from exchange.frontier_rows(binding.slots, input, seen)
 
 
@@ -81,7 +82,7 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Reader:
-    """Turns Spark's rows (user columns, hash, time) into records."""
+    """Turns Spark's rows (user columns, hash, time if no column has it as it is) into records."""
 
     def __init__(self, binding: Binding, input: int, epoch: int) -> None:
         workers = binding.spec.workers
@@ -94,4 +95,4 @@ class _Reader:
         data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
         if self._input.time is None:
             return Records.at(self._epoch, bins, data)
-        return Records(bins, self._input.times(batch.column(exchange.TIME)), data)
+        return Records(bins, self._input.times(batch.column(self._input.clock or exchange.TIME)), data)
