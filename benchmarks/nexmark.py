@@ -48,7 +48,7 @@ STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "part
 RATE = 1_000_000
 """Of the event times when the clock is not asked; about as fast as the fastest go, so windows have as many events."""
 WARM_UP_S, MEASURE_S = 4.0, 10.0
-ROUND_S = 20.0
+ROUND_S = 14.0
 STEADY_EPOCH_S = 0.5
 """About how long an epoch of a steady round takes."""
 LEAST_RATE = 500
