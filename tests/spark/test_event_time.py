@@ -45,6 +45,20 @@ def pids(control):
     return [worker.pid for worker in status.workers]
 
 
+def last_of(time, data, state, notificator):
+    """The times of a bin, as they are applied."""
+    return [(row[0], time) for row in data]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_time_column_means_the_moment_that_spark_means(spark, kind):
+    control = megaphone.Control(spark, workers=2, bins=8)
+    rows = spark.sql(f"SELECT id AS k, CAST('2026-03-01 12:00:0' || id AS {kind}) AS at FROM range(4)")
+    given = megaphone.unary(control, rows, "k", last_of, "k long, t long", time="at").collect()
+    expected = rows.selectExpr("k", "unix_micros(CAST(at AS timestamp)) AS t").collect()
+    assert sorted(map(tuple, given)) == sorted(map(tuple, expected))
+
+
 def test_pending_records_fire_where_their_bin_has_moved(alarms):
     control, source, running = alarms
     source.send(rows(10), rows(20, [0]))

@@ -42,7 +42,7 @@ class Table:
 
     def __init__(self, length: int, bins: int) -> None:
         """None is here yet."""
-        self._length, self._here = length, np.zeros(bins, np.bool_)
+        self._here = np.zeros(bins, np.bool_)
         # Rows that are smaller than a page share some, and give none back.
         self._row_bytes = 8 * length if 8 * length < PAGE else -(-8 * length // PAGE) * PAGE
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
