@@ -37,7 +37,7 @@ from megaphone.nexmark.events import SCHEMAS
 from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.queries import QUERIES, Windows, q5
 from megaphone.nexmark.queries import shelves as shelving
-from megaphone.nexmark.queries.bulk import locate, tally
+from megaphone.nexmark.queries.bulk import locate, lowest, tally
 from megaphone.nexmark.queries.counts import Chunk, Counts
 from megaphone.nexmark.queries.shelves import Shelves, places
 from megaphone.progress import BEGIN, CLOSED, Frontier, Time
@@ -405,6 +405,33 @@ def test_counts_are_kept_as_long_as_a_window_needs_them(steps):
         check_counts(counts, right, away, now - slices)
 
 
+@given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([-3, -1, 0, 1, 5, 10**6])), min_size=1))
+def test_bids_are_counted_by_slice_and_auction(bids):
+    """Far apart, with nothing between them, or in one slice; in any order."""
+    auctions, slices = np.array(bids, np.int64).T
+    chunk = Chunk.tallied(auctions, slices, (auctions % 6).astype(np.uint32))
+    right = sorted(Counter((slice, auction) for auction, slice in bids).items())
+    found = zip(chunk.slices.tolist(), chunk.auctions.tolist(), strict=True)
+    assert list(zip(found, chunk.bids.tolist(), strict=True)) == right
+    assert chunk.owners.tolist() == [auction % 6 for (_, auction), _ in right]
+    assert chunk.span == (min(slices), max(slices))
+    first, totals = chunk.totals
+    assert {first + at: bids for at, bids in enumerate(totals.tolist()) if bids} == Counter(auctions.tolist())
+    there, firsts, lasts = chunk.lives(first, len(totals))
+    lived = {auction: [slice for of, slice in bids if of == auction] for auction in auctions.tolist()}
+    assert list(zip((there + first).tolist(), firsts.tolist(), lasts.tolist(), strict=True)) == [
+        (auction, min(slices), max(slices)) for auction, slices in sorted(lived.items())
+    ]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1), st.data())
+def test_least_of_a_run_is_found(values, data):
+    starts = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1))
+    stops = [data.draw(st.integers(start + 1, len(values))) for start in starts]
+    found = lowest(np.array(values), np.array(starts), np.array(stops))
+    assert found.tolist() == [min(values[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+
+
 def check_counts(counts, right, away, past):
     """What may be needed is there, once; what is there was bid; and no total is less than what is there."""
     asked = np.array([auction for auction in range(60) if auction % 6 not in away], np.int64)
@@ -417,7 +444,7 @@ def check_counts(counts, right, away, past):
     known = {row: bids for row, bids in right.items() if row[0] % 6 not in away}
     assert {row: bids for row, bids in known.items() if row[1] > past}.items() <= there.items() <= known.items()
     totals = [sum(bids for (of, _), bids in there.items() if of == auction) for auction in asked.tolist()]
-    assert counts.totals(asked).tolist() == totals
+    assert counts.totals(0, 60)[asked].tolist() == totals
 
 
 def test_last_of_a_million_bins_has_shelves_as_any_other():

@@ -80,6 +80,18 @@ def tally(keys: Int64s) -> tuple[Int64s, Int64s]:
     return found + first, counts[found]
 
 
+def among(values: Int64s) -> tuple[Int64s, Places]:
+    """Values in order, all that are there and perhaps those between them, and which of them each is.
+
+    >>> [part.tolist() for part in among(np.array([7, 5, 7]))], among(np.array([1, 10**9]))[0].tolist()
+    ([[5, 6, 7], [2, 0, 2]], [1, 1000000000])
+    """
+    first, last = int(values.min()), int(values.max())
+    if last - first >= ROOM * len(values) + LITTLE:
+        return np.unique(values, return_inverse=True)
+    return np.arange(first, last + 1), values - first
+
+
 def highest(places: Int64s, values: Int64s, room: int) -> tuple[Places, Int64s]:
     """The places that have values, all above zero and below `room`, and the highest value of each.
 
@@ -93,6 +105,22 @@ def highest(places: Int64s, values: Int64s, room: int) -> tuple[Places, Int64s]:
     np.maximum.at(table, places, values)
     found = np.flatnonzero(table)
     return found, table[found]
+
+
+def lowest(values: Int64s, starts: Places, stops: Places) -> Int64s:
+    """The least of the values from each start on and before its stop, which is after it.
+
+    >>> lowest(np.array([3, 1, 4, 1, 5]), np.array([0, 2, 4]), np.array([5, 3, 5])).tolist()
+    [1, 4, 5]
+    """
+    # Of runs of 1, 2, 4, 8... values: any other is two of them that overlap.
+    runs = [values]
+    for level in range(len(values).bit_length() - 1):
+        runs.append(np.minimum(runs[-1][: -(1 << level)], runs[-1][1 << level :]))
+    begins = np.cumsum([0, *map(len, runs)])
+    least, levels = np.concatenate(runs), np.log2(stops - starts).astype(np.int64)
+    found: Int64s = np.minimum(least[begins[levels] + starts], least[begins[levels] + stops - (1 << levels)])
+    return found
 
 
 def changes(*columns: Array) -> Places:
@@ -124,7 +152,7 @@ class Dense:
     """A number for each key, none of them below zero: an array from the least key on. For keys that are close together.
 
     >>> numbers = Dense()
-    >>> numbers.add(np.array([7, 9]), np.array([1, 2])); numbers.add(np.array([5]), np.array([4]))
+    >>> numbers.add(7, np.array([1, 0, 2])); numbers.add(5, np.array([4]))
     >>> numbers.of(np.array([4, 5, 7, 9, 99])).tolist()
     [0, 4, 1, 2, 0]
     """
@@ -134,11 +162,10 @@ class Dense:
         self.first = 0
         self.numbers: Int64s = np.zeros(0, np.int64)
 
-    def add(self, keys: Int64s, more: Int64s) -> None:
-        """Add to those of some distinct keys."""
-        if len(keys):
-            self.make_room(int(keys.min()), int(keys.max()) + 1)
-            self.numbers[keys - self.first] += more
+    def add(self, first: int, more: Int64s) -> None:
+        """Add to those of the keys from one on."""
+        self.make_room(first, first + len(more))
+        self.numbers[first - self.first :][: len(more)] += more
 
     def of(self, keys: Int64s) -> Int64s:
         """Those of some keys."""

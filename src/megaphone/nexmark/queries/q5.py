@@ -8,8 +8,8 @@ import numpy as np
 import megaphone
 from megaphone.dataflow.folds import States, VectorNotificator
 from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries.bulk import Int64s, Places, changes, highest
-from megaphone.nexmark.queries.counts import Chunk, Counts, Rows
+from megaphone.nexmark.queries.bulk import Int64s, changes, highest, lowest
+from megaphone.nexmark.queries.counts import AUCTIONS, Chunk, Counts, Rows
 from megaphone.nexmark.queries.query import Query, Streams, Windows
 
 if TYPE_CHECKING:
@@ -48,41 +48,40 @@ def count_ahead(windows: Windows, bids: Records, states: Counts, notificator: Ve
     return {"window_end": ends * windows.slice, **_told(scores)}
 
 
-def _hot(new: Chunk, states: Counts, slices: int) -> Places:
+def _hot(new: Chunk, states: Counts, slices: int) -> Int64s:
     """Which of the auctions may lead at all; there are few, and only they are looked at closely.
 
-    Those that got the most bids in some slice do. What they have at each window's end, the others must at least have
-    in all to be as hot.
+    Those that got the most bids in some slice do. What they have at the end of one of the windows that an auction is
+    bid on in, it must at least have in all to be as hot.
     """
-    lasts = np.append(new.starts[1:], len(new)) - 1
     leads = _first_in_slices(new)
     ends, scores = _leaders(_steps(*_known(new, leads, states), slices))
-    # At the ends after these nothing was bid on, so nobody has less.
-    least = np.minimum.accumulate(scores // AUCTIONS)
-    place = np.minimum(ends.searchsorted(new.slices[lasts] + slices, "right"), len(ends)) - 1
-    hot = new.totals() + states.totals(new.auctions[new.starts]) >= least[place]
-    hot[leads] = True
-    return np.flatnonzero(hot)
+    first, totals = new.totals
+    needed = np.full(len(totals), np.iinfo(np.int64).max)
+    there, begins, lasts = new.lives(first, len(totals))
+    since, until = ends.searchsorted(begins, "right"), ends.searchsorted(lasts + slices, "right")
+    needed[there] = lowest(scores // AUCTIONS, since, until)
+    hot = totals + states.totals(first, len(totals)) >= needed
+    hot[leads - first] = True
+    return np.flatnonzero(hot) + first
 
 
-def _first_in_slices(new: Chunk) -> Places:
+def _first_in_slices(new: Chunk) -> Int64s:
     """Which auctions got the most bids in some slice."""
-    auctions, (first, last) = len(new.starts), new.span
-    which = np.arange(auctions).repeat(np.diff(new.starts, append=len(new)))
-    _, best = highest(new.slices - first, new.bids * auctions + which, last - first + 1)
-    return np.unique(best % auctions)
+    return np.unique(np.maximum.reduceat(new.bids * AUCTIONS + new.auctions, new.starts) % AUCTIONS)
 
 
-def _known(new: Chunk, some: Places, states: Counts) -> tuple[Rows, Int64s]:
+def _known(new: Chunk, auctions: Int64s, states: Counts) -> tuple[Rows, Int64s]:
     """All counts of some of the new auctions, and of each the auction's first new slice.
 
     The windows that change are those that end after it.
     """
-    starts = new.starts[some]
-    auctions, since = new.auctions[starts], new.slices[starts]
     parts = [*states.find(auctions), new.find(auctions)]
     which = np.concatenate([which for which, _ in parts])
     known, slices, bids = map(np.concatenate, zip(*(rows for _, rows in parts), strict=True))
+    since = np.empty_like(auctions)
+    ours, (_, fresh, _) = parts[-1]
+    since[ours[::-1]] = fresh[::-1]
     return (known, slices, bids), since[which]
 
 
@@ -114,11 +113,8 @@ def _leaders(steps: tuple[Int64s, Int64s, Int64s, Int64s]) -> tuple[Int64s, Int6
     return ends + first, scores
 
 
-AUCTIONS = 1 << 40
-"""More than there are: so that a number of bids and an auction make one number, larger if it is hotter."""
-
-
 def _scores(auctions: Int64s, bids: Int64s) -> Int64s:
+    """Bids and an auction as one number, larger if it is hotter."""
     return bids * AUCTIONS + (AUCTIONS - 1 - auctions)
 
 
