@@ -24,7 +24,7 @@ from megaphone.dataflow.state import pack, unpack
 from megaphone.durability.log import Head, Writing
 from megaphone.durability.manifest import Manifest, shape_of
 from megaphone.durability.restoration import obey
-from megaphone.durability.store import BinFile, Command, LogFile, Store
+from megaphone.durability.store import Command, LogFile, Store
 from megaphone.engine.spark.memoir import Memoir
 from megaphone.progress import Time
 
@@ -86,7 +86,7 @@ class StoredQuery:
         """Keep bins as they are."""
         for bin in bins:
             parcel = self.hosts[operator, worker].copy(BinId(bin))
-            self.store.write_snapshot(operator, BinFile(bin, self.epochs.epoch), pack(parcel).parts)
+            self.store.write_snapshot(operator, self.epochs.epoch, {bin: pack(parcel).parts})
 
     def _apply(self, spec: OperatorSpec, plan: EpochPlan, mine: OperatorPlan, rows: Sequence[Sequence[Any]]) -> None:
         for move in mine.moves:

@@ -14,7 +14,7 @@ from megaphone.configuration import Assignment, Configuration, Move, Update
 from megaphone.control.epochs import OperatorPlan
 from megaphone.control.saved import Saved, SavedMigration, SavedOperator
 from megaphone.control.stream import Reconfiguration
-from megaphone.durability.store import BinFile, Command, LogFile, Store, StoredPlan
+from megaphone.durability.store import REACH, BinFile, Command, LogFile, Store, StoredPlan
 from megaphone.errors import CheckpointError
 from megaphone.progress import BEGIN, END, Time
 
@@ -48,9 +48,10 @@ def names(store):
     return {name: store.folder.names(name) for name in ("plans", "log", "configurations", "operators", "commands")}
 
 
-@given(st.integers(0, 2**20), st.integers(0, 10**12))
-def test_names_of_snapshots_are_read_back(bin, epoch):
-    assert BinFile.of(str(BinFile(bin, epoch))) == BinFile(bin, epoch)
+@given(st.integers(0, 2**20), st.sets(st.integers(1, REACH - 1)), st.integers(0, 10**12))
+def test_names_of_snapshots_are_read_back(bin, others, epoch):
+    file = BinFile(epoch, (bin, *(bin + other for other in sorted(others))))
+    assert BinFile.of(str(file)) == file
 
 
 @given(
@@ -103,10 +104,19 @@ def test_operator_comes_back_by_its_attempt(store):
 
 
 def test_snapshots_are_found_with_their_bytes(store):
-    size = store.write_snapshot("op", BinFile(3, 5), [b"state", np.arange(4)])
-    store.write_snapshot("other", BinFile(4, 5), [])
-    assert list(store.snapshots("op")) == [(BinFile(3, 5), size + 8)]
-    assert [bytes(part) for part in store.read_snapshot("op", BinFile(3, 5))] == [b"state", np.arange(4).tobytes()]
+    size = store.write_snapshot("op", 5, {3: [b"state", np.arange(4)]})
+    store.write_snapshot("other", 5, {4: []})
+    assert list(store.snapshots("op")) == [(BinFile(5, (3,)), size + 8)]
+    (parts,) = store.read_snapshot("op", BinFile(5, (3,))).values()
+    assert [bytes(part) for part in parts] == [b"state", np.arange(4).tobytes()]
+
+
+def test_bins_that_share_a_file_are_read_apart(store):
+    kept = {3: [b"state", np.arange(4).tobytes()], 7: [], 66: [b"", b"x"]}
+    store.write_snapshot("op", 5, kept)
+    ((file, _),) = store.snapshots("op")
+    found = store.read_snapshot("op", file)
+    assert {bin: [bytes(part) for part in parts] for bin, parts in found.items()} == kept
 
 
 @pytest.mark.parametrize(("folder", "find"), [("log", Store.log), ("plans", Store.plans)])
@@ -187,7 +197,7 @@ def test_cutting_removes_everything_else(store):
     filled(store, [plan_of(epoch, 1 + epoch // 4, epoch, epoch, [epoch - 1] if epoch else []) for epoch in range(9)])
     for epoch in range(9):
         store.begin_attempt()
-        store.write_snapshot("op", BinFile(epoch % 2, epoch), [b"bin"])
+        store.write_snapshot("op", epoch, {epoch % 2: [b"bin"]})
     store.cut(6, [6])
     assert list(store.plans()) == [6, 7, 8]
     assert {file.epoch for file, _ in store.log()} == {6, 7, 8}
@@ -195,7 +205,7 @@ def test_cutting_removes_everything_else(store):
     assert names(store)["operators"] == ["0002-op", "0003-op"]
     assert store.numbers("commands") == [5, 6, 7, 8]
     assert store.numbers("attempts")[0] == 2
-    assert [file for file, _ in store.snapshots("op")] == [BinFile(0, 8), BinFile(1, 7)]
+    assert [file for file, _ in store.snapshots("op")] == [BinFile(8, (0,)), BinFile(7, (1,))]
 
 
 def test_commands_of_migrations_that_are_remembered_stay(store):
@@ -222,8 +232,11 @@ def test_what_a_dead_worker_was_writing_is_swept_away_with_its_epoch(store, tmp_
 
 def test_snapshot_with_a_later_one_is_swept_away_and_the_last_one_never(store):
     filled(store, [plan_of(3)])
-    for bin, epoch in ((0, 1), (0, 2), (1, 1), (10, 2), (2, 2)):
-        store.write_snapshot("op", BinFile(bin, epoch), [])
+    alone = [(1, 0), (2, 0), (1, 1), (2, 10), (2, 2)]
+    shared = [(1, 20, 30), (2, 20), (1, 40, 50), (2, 35, 40), (2, 50)]
+    for epoch, *bins in alone + shared:
+        store.write_snapshot("op", epoch, {bin: [] for bin in bins})
     store.cut(3, [])
     store.cut(3, [])
-    assert [file for file, _ in store.snapshots("op")] == [BinFile(0, 2), BinFile(1, 1), BinFile(2, 2), BinFile(10, 2)]
+    left = [(file.epoch, *file.bins) for file, _ in store.snapshots("op")]
+    assert left == [(2, 0), (1, 1), (2, 2), (2, 10), (1, 20, 30), (2, 20), (2, 35, 40), (2, 50)]

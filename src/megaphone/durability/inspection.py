@@ -140,8 +140,9 @@ class View:
         return self.epochs.residence(operator)
 
     def snapshots(self, operator: str) -> dict[int, tuple[int, int]]:
-        """For each bin that has a snapshot, the epoch and bytes of the last one."""
-        return {file.bin: (file.epoch, size) for file, size in self.store.snapshots(operator)}
+        """For each bin that has a snapshot, the epoch of the last one and its part of the file's bytes."""
+        files = sorted(self.store.snapshots(operator), key=lambda found: found[0].epoch)
+        return {bin: (file.epoch, size // len(file.bins)) for file, size in files for bin in file.bins}
 
 
 def look(checkpoint: str, at: Callable[[View], T]) -> list[T]:

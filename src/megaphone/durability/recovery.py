@@ -9,7 +9,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,10 @@ class _Recovery:
         self._plan: Callable[[int], StoredPlan] = cache(self._read_plan)
         self._spec: Callable[[int], OperatorSpec] = cache(self._read_spec)
         self._configuration = cache(store.read_configuration)
+        self._files: dict[int, BinFile] = {}
         self._snapshots = sorted(self._find_snapshots(), reverse=True)
+        # They come epoch by epoch, and bin by bin: those of one file after each other.
+        self._read_snapshot = lru_cache(maxsize=2)(partial(store.read_snapshot, request.operator))
         self._held_from = self._find_holds()
 
     def alone(self) -> Recovered:
@@ -123,8 +126,9 @@ class _Recovery:
         found = dict.fromkeys(self._request.wanted.tolist(), NEVER)
         if self._request.epoch >= 0:
             for file, _ in self._store.snapshots(self._request.operator):
-                if self._wanted[file.bin] and file.epoch <= self._request.epoch:
-                    found[file.bin] = max(file.epoch, found[file.bin])
+                for bin in file.bins:
+                    if self._wanted[bin] and found[bin] < file.epoch <= self._request.epoch:
+                        found[bin], self._files[bin] = file.epoch, file
         for bin, stored in found.items():
             yield stored, bin
 
@@ -147,7 +151,7 @@ class _Recovery:
             if stored == NEVER:
                 self._host.resident[bin] = True
             else:
-                raw = self._store.read_snapshot(self._request.operator, BinFile(bin, stored))
+                raw = self._read_snapshot(self._files[bin])[bin]
                 # In memory of its own, which folds may write to.
                 parts = [np.frombuffer(part, np.uint8).copy() for part in raw]
                 self._host.install(unpack(BinId(bin), parts))

@@ -9,7 +9,7 @@ Neighbours: ledger.py knows which bins are stale, store.py keeps them.
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,13 +22,16 @@ from megaphone.bins import BinId
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.state import Packed, Parcel, pack
 from megaphone.durability.ledger import Ledger
-from megaphone.durability.store import BinFile, Store
+from megaphone.durability.store import REACH, Store
 from megaphone.faults import reach
 
 LOGGER = logging.getLogger("megaphone")
 
 YOUNG = 64
 """Epochs a bin may be stale before it is worth a snapshot, as long as the log is small."""
+
+TOGETHER = 1 << 18
+"""Bytes of bins that share a file, which stays until all of them have later snapshots; a larger bin is alone."""
 
 LOG_BYTES = 64 << 20
 """A log of this size is worth cutting, however young it is: it takes a recovery about a second."""
@@ -57,7 +60,7 @@ class Snapshots:
         self._pool = pool
         self._copies: Copies | None = None
         self._writing: Future[None] | None = None
-        self._written: deque[BinFile] = deque()
+        self._written: deque[tuple[int, list[int]]] = deque()
         self._hopeless: set[int] = set()
         """Bins whose state cannot be pickled: not tried again in every epoch."""
         self._rate = 200e6
@@ -121,9 +124,10 @@ class Snapshots:
     def settle(self, host: Host) -> None:
         """Enter into the ledger what has been written; nothing else may use the host meanwhile."""
         while self._written:
-            file = self._written.popleft()
-            if host.resident[file.bin]:
-                self._ledger.kept(file.bin, file.epoch)
+            epoch, bins = self._written.popleft()
+            for bin in bins:
+                if host.resident[bin]:
+                    self._ledger.kept(bin, epoch)
 
     def _stale(self, host: Host, epoch: int, held: npt.NDArray[np.bool_]) -> Iterator[BinId]:
         """The bins worth a snapshot, the stalest first."""
@@ -141,11 +145,30 @@ class Snapshots:
     def _write(self, copies: Copies) -> None:
         begin = time.monotonic()
         size = 0
-        for packed in copies.bins:
+        for bins in together(copies.bins):
             reach("snapshot")
-            file = BinFile(packed.bin, copies.epoch)
-            size += self._store.write_snapshot(self._operator, file, packed.parts)
-            self._written.append(file)
+            size += self._store.write_snapshot(self._operator, copies.epoch, {bin.bin: bin.parts for bin in bins})
+            self._written.append((copies.epoch, [bin.bin for bin in bins]))
         self.bytes_written += size
         seconds = max(time.monotonic() - begin, 1e-4)
         self._rate = 0.5 * self._rate + 0.5 * size / seconds
+
+
+def together(bins: Iterable[Packed]) -> Iterator[list[Packed]]:
+    """Bins, file by file: small ones that are close to each other in one, since a file costs more than a small bin.
+
+    >>> sizes = {9: 1, 3: 1, 5: TOGETHER, 70: 1}
+    >>> bins = [Packed(BinId(bin), (memoryview(bytes(size)),)) for bin, size in sizes.items()]
+    >>> [[packed.bin for packed in file] for file in together(bins)]
+    [[3], [5], [9, 70]]
+    """
+    file: list[Packed] = []
+    size = 0
+    for packed in sorted(bins, key=lambda packed: packed.bin):
+        size += sum(packed.sizes)
+        if file and (size > TOGETHER or packed.bin - file[0].bin >= REACH):
+            yield file
+            file, size = [], sum(packed.sizes)
+        file.append(packed)
+    if file:
+        yield file

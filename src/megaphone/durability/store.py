@@ -7,14 +7,15 @@
     configurations/       who owns what, referred to by plans
     commands/             what the user asked for: plans of migrations, pauses, cancellations
     log/                  what each worker was fed in each epoch
-    bins/<operator>/      snapshots of bins
+    bins/<operator>/      snapshots of bins, small ones together
 
 An epoch that was planned and not committed is planned anew by the next attempt; what the attempt before wrote of it
 is never read again, since names carry the attempt.  Neighbours: files.py reads and writes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,21 +58,38 @@ class Command:
     workers: int | None = None
 
 
+REACH = 64
+"""How far apart the bins in one file may be: its name has a bit for each of so many."""
+
+
 @dataclass(frozen=True, slots=True)
 class BinFile:
-    """A snapshot's name: the bin as it was after an epoch."""
+    """The name of a file of snapshots: one bin as it was after an epoch, or several that are close to each other.
 
-    bin: int
+    >>> str(BinFile(5, (3,))), str(BinFile(5, (3, 4, 7)))
+    ('0000003-000000000005', '0000003-000000000005-0000000000000013')
+    """
+
     epoch: int
+    bins: tuple[int, ...]
+    """In order."""
 
     def __str__(self) -> str:
-        return f"{self.bin:07}-{self.epoch:012}"
+        first = self.bins[0]
+        name = f"{first:07}-{self.epoch:012}"
+        return name if len(self.bins) == 1 else f"{name}-{sum(1 << (bin - first) for bin in self.bins):016x}"
 
     @classmethod
     def of(cls, name: str) -> "BinFile":
         """Read a name back."""
-        bin, epoch = name.split("-")
-        return cls(int(bin), int(epoch))
+        if name.count("-") < 2:
+            bin, epoch = name.split("-")
+            return cls(int(epoch), (int(bin),))
+        first, epoch, bits = name.split("-")
+        there = int(bits, 16)
+        if not there & 1:
+            raise ValueError(name)
+        return cls(int(epoch), tuple(int(first) + place for place in range(REACH) if there >> place & 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +206,29 @@ class Store:
     # -- bins and logs ------------------------------------------------------------------------------------------
 
     def snapshots(self, operator: str) -> Iterator[tuple[BinFile, int]]:
-        """Every snapshot of an operator's bins, and its bytes."""
+        """Every file of snapshots of an operator's bins, and its bytes."""
         yield from self._sizes(f"bins/{operator}", BinFile.of)
 
-    def write_snapshot(self, operator: str, file: BinFile, parts: Iterable[Any]) -> int:
-        """Keep a bin."""
-        return self.folder.write(f"bins/{operator}/{file}", "bin", parts)
+    def write_snapshot(self, operator: str, epoch: int, bins: Mapping[int, Sequence[Any]]) -> int:
+        """Keep the parts of some bins, in the order of their numbers, as they were after an epoch."""
+        file = BinFile(epoch, tuple(bins))
+        parts = [part for parts in bins.values() for part in parts]
+        if len(bins) == 1:
+            return self.folder.write(f"bins/{operator}/{file}", "bin", parts)
+        counts = np.array([len(parts) for parts in bins.values()], np.int64)
+        return self.folder.write(f"bins/{operator}/{file}", "bins", [counts, *parts])
 
-    def read_snapshot(self, operator: str, file: BinFile) -> list[pa.Buffer]:
-        """A bin's parts."""
-        return self.folder.read(f"bins/{operator}/{file}", "bin")
+    def read_snapshot(self, operator: str, file: BinFile) -> dict[int, list[pa.Buffer]]:
+        """The parts of each bin in a file."""
+        name = f"bins/{operator}/{file}"
+        if len(file.bins) == 1:
+            return {file.bins[0]: self.folder.read(name, "bin")}
+        counts, *parts = self.folder.read(name, "bins")
+        found = iter(parts)
+        return {
+            bin: list(islice(found, count))
+            for bin, count in zip(file.bins, np.frombuffer(counts, np.int64).tolist(), strict=True)
+        }
 
     def log(self) -> list[tuple[LogFile, int]]:
         """Every entry of the log, and its bytes."""
@@ -243,11 +274,11 @@ class Store:
 
         Here and nowhere else: a worker cannot know who has recovered from a file it would remove.
         """
-        latest: dict[int, BinFile] = {}
-        for file, _ in self.snapshots(operator):
-            if file.bin in latest:
-                self.folder.remove(f"bins/{operator}/{latest[file.bin]}")
-            latest[file.bin] = file
+        files = [file for file, _ in self.snapshots(operator)]
+        latest = dict(sorted((bin, file.epoch) for file in files for bin in file.bins))
+        for file in files:
+            if all(file.epoch < latest[bin] for bin in file.bins):
+                self.folder.remove(f"bins/{operator}/{file}")
         for name in self.folder.drafts(f"bins/{operator}"):
             # Whoever writes one of so old an epoch has died over it.
             if _leading(name, 2)[1] < needed_from - 1:
