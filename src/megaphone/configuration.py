@@ -171,13 +171,13 @@ class Configuration:
         """The owner of each (time, bin); one time may stand for all."""
         routed: Owners
         if not isinstance(times, np.ndarray):
-            routed = self.assignment(Time(times)).owners[bins]
+            routed = self.assignment(Time(times)).owners.take(bins)
             return routed
-        routed = self._entries[0][1].owners[bins]
+        routed = self._entries[0][1].owners.take(bins)
         for since, assignment in self._entries[1:]:
             later = times >= since
             if later.any():
-                routed = np.where(later, assignment.owners[bins], routed)
+                routed = np.where(later, assignment.owners.take(bins), routed)
         return routed
 
     def retire(self, frontier: Frontier) -> None:

@@ -151,9 +151,12 @@ class Host:
         limits = np.where(self.resident, bounds, BEGIN)
         parts, early, schema = list(drained), [], self.fold.inputs[input]
         for records in fresh:
-            ready = records.times < limits[records.bins]
-            parts += records.pieces(ready)
-            early.append(records.where(~ready))
+            ready = records.times < limits.take(records.bins)
+            if ready.all():
+                parts.append(records)
+            else:
+                parts += records.pieces(ready)
+                early.append(records.where(~ready))
         waiting = Records.concat(early, schema)
         self.touched[waiting.bins] = True
         self._postpone(input, waiting)

@@ -128,7 +128,7 @@ def _concat(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _take(values: npt.NDArray[Any], order: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.broadcast_to(values[0], len(order)) if is_uniform(values) and len(values) else values[order]
+    return np.broadcast_to(values[0], len(order)) if is_uniform(values) and len(values) else values.take(order)
 
 
 def argsort(values: npt.NDArray[Any]) -> Order:

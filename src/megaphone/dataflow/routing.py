@@ -67,6 +67,6 @@ def _split(owners: npt.NDArray[Any], records: Records) -> Iterator[tuple[WorkerI
         yield WorkerId(int(owners[0])), records
         return
     order = argsort(owners)
-    routed, owners = records.take(order), owners[order]
+    routed, owners = records.take(order), owners.take(order)
     for start, stop in runs(owners):
         yield WorkerId(int(owners[start])), routed.slice(start, stop)
