@@ -79,6 +79,15 @@ def test_bin_is_weighed_again_when_it_may_have_doubled(host, clock):
     assert weighed(scales, host, clock)[1] > 2 * first
 
 
+def test_bin_that_stays_small_is_weighed_ever_less_often(host, clock):
+    scales, times = Scales(8), 0
+    for _ in range(100):
+        feed(host, scales, 1, "a")
+        host.states[BinId(1)].clear()
+        times += 1 in weighed(scales, host, clock)
+    assert times == 6
+
+
 def test_size_that_was_known_anyway_is_not_weighed(host, clock):
     scales = Scales(8)
     scales.note([(3, 123_456)])

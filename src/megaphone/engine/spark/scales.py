@@ -27,6 +27,10 @@ MOST_S = 1.0
 RECORD = 64
 """Bytes that a record may add to a bin: after as many records as fit into it, it may have doubled."""
 
+RECORDS = 1 << 14
+"""A bin that is small for the records it has had, or has no state at all, is weighed again after so many at the latest,
+and after as many as it has had."""
+
 UNWEIGHED = -1
 
 
@@ -49,7 +53,8 @@ class Scales:
         """Some bins were turned into bytes, so many each."""
         for bin, size in sizes:
             self._fresh[bin] = size
-            self._weigh_at[bin] = self._records[bin] + size // RECORD
+            had = int(self._records[bin])
+            self._weigh_at[bin] = had + max(size // RECORD, min(had, RECORDS))
 
     def read(self) -> Tally:
         """What is known since it was last read."""
