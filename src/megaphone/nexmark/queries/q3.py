@@ -9,7 +9,7 @@ from megaphone.dataflow.folds import VectorNotificator
 from megaphone.dataflow.records import Records
 from megaphone.nexmark.queries.bulk import Int64s, texts
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelves import Columns, Relations, Shelves, places
+from megaphone.nexmark.queries.shelves import Columns, Relations, Shelves, in_order, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,10 +56,12 @@ def meet(
     of_auctions: Int64s,
 ) -> pa.Table | None:
     """New auctions with all persons, and the auctions that were there with new persons: each pair once."""
-    people, items = (of_persons, *(texts(persons, name) for name in PERSON)), auctions.column("id")
+    # Sorted here, they need not be sorted to be found and to be kept.
+    people = in_order((of_persons, *(texts(persons, name) for name in PERSON)))
+    of_auctions, items = in_order((of_auctions, auctions.column("id")))
     known_persons.put(people)
     which_auction, found_persons = known_persons.find(of_auctions)
-    which_person, found_auctions = known_auctions.find(of_persons)
+    which_person, found_auctions = known_auctions.find(people[0])
     known_auctions.put((of_auctions, items))
     told = [pairs(found_persons, items[which_auction])] if found_persons else []
     if found_auctions:

@@ -14,7 +14,7 @@ from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.records import Records
 from megaphone.nexmark.queries.bulk import Int64s, texts
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelves import KEYS, Columns, Shelves, concatenated, places
+from megaphone.nexmark.queries.shelves import KEYS, Columns, Shelves, concatenated, in_order, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,7 +97,7 @@ def newcomers(
     names = texts(persons, "name")
     for number in np.unique(np.concatenate((joined, sold))).tolist():
         now = joined == number
-        found = _meet(*open.of(number), (joining[now], names[now]), np.unique(selling[sold == number]))
+        found = _meet(*open.of(number), in_order((joining[now], names[now])), np.unique(selling[sold == number]))
         told += [(*rows, np.full(len(rows[0]), number * length)) for rows in found]
     ids, who, starts = concatenated(*told) if told else ((), (), ())
     return {"id": ids, "name": list(who), "window_start": starts}

@@ -3,10 +3,11 @@
 A row's place is its bin and its key in one number, and rows are sorted by it: a bin's rows lie together, and can be cut
 out when it leaves. New rows are few and sorted among themselves; the old ones stand in groups of neighbouring bins,
 which take in their new ones in turn. So no epoch has to move all rows, whatever their number.
-Neighbours: q3.py, q5.py, q6.py and q8.py keep their state so.
+Neighbours: q3.py, q6.py and q8.py keep their state so.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ class Shelves:
         self._edges: Int64s = np.arange(groups + 1) * self._per_group << KEY_BITS
         self._old: list[Columns] = [()] * groups
         self._old_rows = 0
+        self._highest: Int64s = np.full(groups, -1)
+        """No key in a group is above this."""
         self._new: Columns = ()
         self._came: list[Columns] = []
         self._turn = 0
@@ -82,8 +85,8 @@ class Shelves:
         self._sort_in()
         order = _order(wanted)
         some = wanted if order is None else wanted[order]
-        parts = [(_find(rows, some[own]), own.start) for rows, own in self._parts(some)]
-        found = [(which + start, rows) for (which, rows), start in parts if len(which)]
+        parts = [(_find(rows, some[own]), own) for rows, own in self._parts(some)]
+        found = [(own[which], rows) for (which, rows), own in parts if len(which)]
         if not found:
             return np.empty(0, np.intp), ()
         which = np.concatenate([part for part, _ in found])
@@ -138,8 +141,7 @@ class Shelves:
         if not self._came:
             return
         rows, self._came = concatenated(*self._came), []
-        order = _order(rows[0])
-        self._new = _merged(self._new, rows if order is None else tuple([column[order] for column in rows]))
+        self._new = _merged(self._new, in_order(rows))
 
     def _take_turns(self, keep: Keep | None) -> None:
         groups = len(self._old)
@@ -161,6 +163,8 @@ class Shelves:
         for group in groups:
             own = slice(ends[group], ends[group + 1])
             stay[own] = False
+            if own.start < own.stop:
+                self._highest[group] = max(self._highest[group], (self._new[0][own] & KEYS).max())
             rows = _merged(self._old[group], tuple([column[own] for column in self._new]))
             self._old_rows += self._tidied(group, rows, keep)
         if not stay.all():
@@ -179,13 +183,15 @@ class Shelves:
         self._old[group] = rows
         return (len(rows[0]) if rows else 0) - (len(before[0]) if before else 0)
 
-    def _parts(self, wanted: Int64s) -> Iterable[tuple[Columns, slice]]:
+    def _parts(self, wanted: Int64s) -> Iterable[tuple[Columns, Places]]:
         """Where to look, and for which of the wanted places, which are sorted."""
-        ends = wanted.searchsorted(self._edges).tolist()
-        for rows, own in zip(
-            (*self._old, self._new), (*map(slice, ends, ends[1:]), slice(0, len(wanted))), strict=True
-        ):
-            if rows and len(rows[0]) and own.start < own.stop:
+        ends = wanted.searchsorted(self._edges)
+        # Ids grow: what is asked for is mostly younger than all that a group has taken in.
+        known = np.flatnonzero((wanted & KEYS) <= self._highest.repeat(np.diff(ends)))
+        cuts = known.searchsorted(ends).tolist()
+        asked = [known[start:stop] for start, stop in pairwise(cuts)]
+        for rows, own in zip((*self._old, self._new), (*asked, np.arange(len(wanted))), strict=True):
+            if rows and len(rows[0]) and len(own):
                 yield rows, own
 
 
@@ -219,6 +225,12 @@ def _order(values: npt.NDArray[Any]) -> Places | None:
     return None if bool((values[1:] >= values[:-1]).all()) else values.argsort(kind="stable")
 
 
+def in_order(rows: Columns) -> Columns:
+    """Rows sorted by place; of those with equal places the first stays first."""
+    order = _order(rows[0])
+    return rows if order is None else tuple([column[order] for column in rows])
+
+
 def _cut(rows: Columns, bin: BinId) -> Columns:
     """A bin's rows."""
     if not rows:
@@ -245,11 +257,12 @@ def _woven(old: Array, new: Array, at: Places, others: npt.NDArray[np.bool_]) ->
 
 def _find(rows: Columns, wanted: Int64s) -> tuple[Places, Columns]:
     """Which of the wanted places, sorted, each row is at, and the row."""
-    starts, stops = rows[0].searchsorted(wanted), rows[0].searchsorted(wanted, "right")
-    many = stops - starts
-    which: Places = np.arange(len(many)).repeat(many)
-    found = np.arange(len(which)) + (starts - (many.cumsum() - many))[which]
-    return which, tuple([column[found] for column in rows])
+    starts = rows[0].searchsorted(wanted)
+    there = np.flatnonzero(rows[0].take(starts, mode="clip") == wanted)
+    starts = starts[there]
+    many = rows[0].searchsorted(wanted[there], "right") - starts
+    found = np.arange(many.sum()) + (starts - (many.cumsum() - many)).repeat(many)
+    return there.repeat(many), tuple([column[found] for column in rows])
 
 
 def concatenated(*parts: Columns) -> Columns:
