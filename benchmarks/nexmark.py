@@ -2,8 +2,9 @@
 
 `saturation`: epochs grow until they take longer than the limit; what fits into one that takes just as long counts.
 `latency`: open loop, at half the rate that the slowest of the three reached; from when an event was due to when its
-epoch was committed. `steady`: how long migrateable and native take for epochs of as many events, again and again in
-turn, both with their inputs logged and neither with snapshots, which native state, being one piece, cannot have.
+epoch was committed. `steady`: how long migrateable and native take for epochs of as many events. Both run at once and
+have an epoch each in turn, so that they share whatever else the machine does; both with their inputs logged and neither
+with snapshots, which native state, being one piece, cannot have.
 Writes `out/bench-nexmark/summary.json`, after every query, so that an interrupted run goes on with `--resume`; `--keep`
 puts a copy into `benchmarks/results`.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +38,7 @@ from megaphone.nexmark.memory import keep_memory
 from megaphone.nexmark.native import NATIVE
 from megaphone.nexmark.plain import CONF, PLAIN
 from megaphone.nexmark.queries import QUERIES, Query, Windows
+from megaphone.nexmark.source import NexmarkSource, NexmarkStreamReader
 
 OUT = Path("out/bench-nexmark")
 KEPT = Path("benchmarks/results/nexmark")
@@ -48,14 +51,12 @@ STREAM = {"dilation": 60, "in_flight_auctions": 20_000, "strings": "true", "part
 RATE = 1_000_000
 """Of the event times when the clock is not asked; about as fast as the fastest go, so windows have as many events."""
 WARM_UP_S, MEASURE_S = 4.0, 10.0
-ROUND_S = 14.0
+WARM_S = 8.0
 STEADY_EPOCH_S = 0.5
-"""About how long an epoch of a steady round takes."""
+"""About how long a steady epoch takes."""
+STEADY_PAIRS, WARM_PAIRS = 80, 10
+"""Epochs of each version that count, and those before them."""
 LEAST_RATE = 500
-
-STEADY_ROUNDS = (*("native", "steady", "steady", "native") * 2, "native", "steady")
-"""Each as early as the other: what warms up or tires meanwhile does so for both. Rounds of one version differ by a
-tenth, so the median of three is not enough to tell one."""
 
 Build = Callable[[SparkSession, Query, dict[str, DataFrame], Windows], DataFrame]
 
@@ -139,16 +140,24 @@ class Bench:
                     break
         return found
 
-    def round(self, name: str, version: str, rows: int) -> list[float]:
-        """Seconds that each epoch of so many events takes, again and again; the first half is left out."""
-        took: list[float] = []
-        with self.query(name, version, rate=RATE, rows=rows) as query:
-            deadline = time.monotonic() + ROUND_S
-            for _, seconds in _epochs(query):
-                took.append(seconds)
-                if time.monotonic() > deadline and len(took) > 6:
-                    break
-        return took[len(took) // 2 :]
+    def warm(self, name: str, version: str) -> None:
+        """Let the JVM see a query: one that has not takes twice as long."""
+        with self.query(name, version, rate=RATE, rows=FIRST_ROWS << 7) as query:
+            deadline = time.monotonic() + WARM_S
+            for _ in _epochs(query):
+                if time.monotonic() > deadline:
+                    return
+
+    def in_turn(self, name: str, rows: int) -> list[tuple[float, float]]:
+        """Seconds that an epoch of so many events takes, ours and native's beside it, again and again."""
+        with tempfile.TemporaryDirectory(prefix="megaphone-bench-") as folder:
+            ours, native = Path(folder, "ours"), Path(folder, "native")
+            with (
+                self.query(name, "steady", rate=RATE, rows=rows, gate=ours) as first,
+                self.query(name, "native", rate=RATE, rows=rows, gate=native) as second,
+            ):
+                turns = [(Gate(ours), _epochs(first)), (Gate(native), _epochs(second))]
+                return [_pair(turns, pair) for pair in range(WARM_PAIRS + STEADY_PAIRS)][WARM_PAIRS:]
 
     def latency(self, name: str, version: str, rate: int) -> dict[str, float]:
         """Milliseconds, at a rate, from when events were due."""
@@ -163,6 +172,49 @@ class Bench:
             found = observer.timeline.between(begin, time.time_ns())
         quantiles = {f"p{q}_ms": found.quantile(q / 100) / 1e6 for q in (25, 50, 75, 95, 99)}
         return {**quantiles, "max_ms": found.max / 1e6, "events": len(found)}
+
+
+class Gate:
+    """Lets a query into its next epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        """Closed."""
+        self._folder = folder
+        self._events = 0
+        folder.mkdir()
+
+    def pass_one(self, epochs: Iterator[tuple[int, float]]) -> float:
+        """Seconds that the next epoch takes."""
+        (self._folder / str(self._events)).touch()
+        events, seconds = next(epochs)
+        self._events += events
+        return seconds
+
+
+def _pair(turns: Sequence[tuple[Gate, Iterator[tuple[int, float]]]], number: int) -> tuple[float, float]:
+    """An epoch of each; who is first changes."""
+    order = (0, 1) if number % 2 else (1, 0)
+    took = {which: turns[which][0].pass_one(turns[which][1]) for which in order}
+    return took[0], took[1]
+
+
+class GatedSource(NexmarkSource):
+    """The source, and an option `gate`: a folder where a file says from which event on an epoch may begin."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Take the option out."""
+        super().__init__({name: value for name, value in options.items() if name != "gate"})
+        self._gate = options.get("gate")
+
+    def streamReader(self, schema: StructType) -> NexmarkStreamReader:
+        """Of a stream."""
+        reader = super().streamReader(schema)
+        if self._gate is not None:
+            latest, gate = reader.latestOffset, Path(self._gate)
+            reader.latestOffset = lambda start, limit: (
+                latest(start, limit) if (gate / str(start["event"])).exists() else start
+            )
+        return reader
 
 
 def _watch(query: StreamingQuery, observer: Observer, until: Callable[[], bool]) -> None:
@@ -186,12 +238,13 @@ def _epochs(query: StreamingQuery) -> Iterator[tuple[int, float]]:
             raw = json.loads(progress.json)
             if raw["batchId"] <= seen:
                 continue
-            seen = raw["batchId"]
             source = next(source for source in raw["sources"] if "event" in (source["endOffset"] or {}))
             events = source["endOffset"]["event"] - (source["startOffset"] or {"event": 0})["event"]
             if events:
+                # One that waits says so under the number of the epoch that is to come.
+                seen = raw["batchId"]
                 yield events, raw["durationMs"]["triggerExecution"] / 1000
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def generator_speed() -> float:
@@ -224,7 +277,7 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
     """One query, three ways."""
     found: dict[str, Any] = {version: {} for version in VERSIONS}
     for version in ("native", "migrateable"):
-        bench.round(name, version, FIRST_ROWS << 7)  # A JVM that has not seen the query yet takes twice as long.
+        bench.warm(name, version)
     for version in VERSIONS:
         sizes = bench.saturation(name, version)
         found[version] |= {"events_per_s": at_limit(sizes), "sizes": [asdict(size) for size in sizes]}
@@ -243,15 +296,16 @@ def measure(bench: Bench, name: str) -> dict[str, Any]:
 
 
 def steady_epochs(bench: Bench, name: str, sizes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The median time of an epoch, of both: the median of the rounds."""
+    """The median time of an epoch, of both versions; and the median of ours to native's beside it."""
     rows = max(size["events"] for size in sizes[:1] + [size for size in sizes if size["epoch_s"] <= STEADY_EPOCH_S])
-    rounds = [(version, bench.round(name, version, rows)) for version in STEADY_ROUNDS]
-    medians = [(version, statistics.median(took)) for version, took in rounds]
+    pairs = bench.in_turn(name, rows)
+    ours, native = map(statistics.median, zip(*pairs, strict=True))
+    ratio, spread = statistics.median(found := [a / b for a, b in pairs]), statistics.quantiles(found, n=4)
     bench.console.print(
-        f"  {name} epochs of {rows:,}: " + ", ".join(f"{version} {took:.3f} s" for version, took in medians)
+        f"  {name} epochs of {rows:,}: ours {ours:.3f} s, native {native:.3f} s, "
+        f"pair by pair {ratio:.3f} ({spread[0]:.2f} to {spread[2]:.2f})"
     )
-    epoch_s = {version: statistics.median(took for of, took in medians if of == version) for version in STEADY_ROUNDS}
-    return {"events": rows, "epoch_s": epoch_s, "rounds": medians}
+    return {"events": rows, "epoch_s": {"steady": ours, "native": native}, "pairs": pairs, "to_native": ratio}
 
 
 def latency_of(bench: Bench, name: str, version: str, rate: int) -> dict[str, float]:
@@ -265,8 +319,7 @@ def latency_of(bench: Bench, name: str, version: str, rate: int) -> dict[str, fl
 def ratios(found: dict[str, Any], steady: dict[str, Any]) -> dict[str, float]:
     """Of ours to the others: more events is better above 1, less latency below."""
     ours = found["migrateable"]
-    epoch_s = steady["epoch_s"]
-    return {"steady epoch to native": epoch_s["steady"] / epoch_s["native"]} | {
+    return {"steady epoch to native": steady["to_native"]} | {
         f"{what} to {other}": get(ours) / get(found[other])
         for other in ("native", "spark")
         for what, get in (
@@ -316,6 +369,7 @@ def main() -> None:
         builder = builder.config(key, "false")
     with errors_to(OUT / "log.txt"):
         spark = begin(builder.config("spark.log.level", "FATAL"))
+        spark.dataSource.register(GatedSource)
         try:
             for name in options.query or QUERIES:
                 if not (options.resume and name in summary["queries"]):
