@@ -99,7 +99,7 @@ def test_tuned_migration_is_set_beside_steady_and_all_at_once():
     below = {name: ratio.value for name, ratio in found.items() if "to a tuned migration" in name}
     in_dicts, *in_arrays = below.values()
     assert in_dicts == pytest.approx(largest * 0.8 / 9 / 280, rel=0.01)
-    assert in_arrays == [pytest.approx(largest / 280)] * 2
+    assert in_arrays == [pytest.approx(largest / 280)] * 3
     grown = found["maximum latency of all_at_once, largest state to smallest"]
     assert (grown.value, grown.verdict) == (pytest.approx(largest / 10), "pass")
 

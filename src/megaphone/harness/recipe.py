@@ -81,7 +81,8 @@ def trial_seconds(parameters: Parameters) -> float:
     """About how long a trial takes, once its state is there."""
     strategies = parameters["strategies"]
     stretches = (2 * len(strategies) + 1) * (parameters["steady_s"] + parameters["settle_s"])
-    moving = sum(2 * _steps(parameters["bins"] / 4, options) * EPOCH_S for options in strategies)
+    moved = parameters["bins"] / (4 if "drained" not in parameters else parameters["workers"])
+    moving = sum(2 * _steps(moved, options) * EPOCH_S for options in strategies)
     return float(parameters["warm_up_s"] + stretches + moving)
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
-from megaphone.control.targets import skewed
+from megaphone.control.targets import skewed, without
 from megaphone.engine.spark.control import Control
 from megaphone.harness import counting
 from megaphone.harness.experiment import Parameters
@@ -158,15 +158,19 @@ class Trial:
         return time.time() - self.timeline.schedule.due_ns(self._observer.done) / 1e9
 
     def migrate(self, way: str, strategy: str, **options: Any) -> dict[str, Any]:
-        """Move a quarter of the state away, or back; cancelled if it takes too long."""
+        """Move a quarter of the state away, or one worker's, or back; cancelled if it takes too long."""
         assert self._control is not None
         (status,) = self._control.status()
         if way == "out":
             self._home = status.assignment
         told = self._options(options)
-        migration = self._control.migrate(skewed(self._home) if way == "out" else self._home, strategy, **told)
+        migration = self._control.migrate(self._away() if way == "out" else self._home, strategy, **told)
         steps = self._follow(migration, f"{strategy} {way}")
         return self._told(migration, way, strategy, {**options, **told}, steps)
+
+    def _away(self) -> Assignment:
+        drained, workers = self._parameters.get("drained"), self._parameters["workers"]
+        return skewed(self._home) if drained is None else without(self._home, [drained], workers)
 
     def rescale(self, workers: int, strategy: str, **options: Any) -> dict[str, Any]:
         """Go on with another number of workers; it begins when it is asked for, and they have yet to be started."""
