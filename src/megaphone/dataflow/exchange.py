@@ -29,8 +29,9 @@ SCHEMA = pa.schema(
 )
 DDL = "slot int, worker int, kind int, payload binary"
 
-PAYLOAD_BYTES = 4 << 20
-"""Bytes in one payload, about: few enough payloads to cost nothing, none so large that the JVM strains."""
+PAYLOAD_BYTES = 384 << 10
+"""Bytes in one payload: few enough payloads to cost nothing, and none as large as half a region of the JVM's heap,
+which its collector would put aside and look after by itself (decisions/0005)."""
 
 
 def encode(parts: Sequence[Records], clock: str | None = None) -> pa.Buffer:

@@ -39,23 +39,17 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
     configuration = epoch.configuration if epoch else _single_epoch_configuration(binding)
     read = _Reader(binding, input, epoch.answer.epoch if epoch else 0)
     send = by_worker if binding.spec.workers else partial(address, configuration)
-    clock = binding.spec.inputs[input].clock
-    waiting: dict[WorkerId, list[Records]] = defaultdict(list)
-    size: dict[WorkerId, int] = defaultdict(int)
+    outbox = _Outbox(binding, input)
     seen = BEGIN
     for batch in _gather(batches):
         reach("in-F", epoch is not None and _is_moving(binding, epoch))
         records = read(batch)
         if not records.at_one_time:
             seen = Time(max(seen, int(records.times.max())))
+        row_bytes = records.data.nbytes / len(records)
         for worker, routed in send(records):
-            waiting[worker].append(routed)
-            size[worker] += routed.data.get_total_buffer_size() // max(1, len(records) // max(1, len(routed)))
-            if size[worker] >= exchange.PAYLOAD_BYTES:
-                yield exchange.data_row(worker, binding.slots, input, waiting.pop(worker), clock)
-                del size[worker]
-    for worker, parts in waiting.items():
-        yield exchange.data_row(worker, binding.slots, input, parts, clock)
+            yield from outbox.put(worker, routed, row_bytes)
+    yield from outbox.rest()
     yield from exchange.frontier_rows(binding.slots, input, seen)
 
 
@@ -79,6 +73,36 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, size = [], 0
     if held:
         yield pa.concat_batches(held)
+
+
+class _Outbox:
+    """What is to be sent to each worker, payload by payload."""
+
+    def __init__(self, binding: Binding, input: int) -> None:
+        self._slots, self._input, self._clock = binding.slots, input, binding.spec.inputs[input].clock
+        self._waiting: dict[WorkerId, list[Records]] = defaultdict(list)
+        self._room: dict[WorkerId, float] = defaultdict(lambda: exchange.PAYLOAD_BYTES)
+
+    def put(self, worker: WorkerId, records: Records, row_bytes: float) -> Iterator[pa.RecordBatch]:
+        """Add records of a worker; the payloads that are full."""
+        start = 0
+        while start < len(records):
+            stop = start + max(1, int(self._room[worker] / row_bytes))
+            piece = records.slice(start, min(stop, len(records)))
+            self._waiting[worker].append(piece)
+            self._room[worker] -= len(piece) * row_bytes
+            if stop <= len(records):
+                yield self._payload(worker)
+            start = stop
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is not full."""
+        for worker in list(self._waiting):
+            yield self._payload(worker)
+
+    def _payload(self, worker: WorkerId) -> pa.RecordBatch:
+        del self._room[worker]
+        return exchange.data_row(worker, self._slots, self._input, self._waiting.pop(worker), self._clock)
 
 
 class _Reader:
