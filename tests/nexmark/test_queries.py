@@ -39,7 +39,7 @@ from megaphone.nexmark.queries import QUERIES, Windows, q5
 from megaphone.nexmark.queries import shelves as shelving
 from megaphone.nexmark.queries.bulk import locate, lowest, tally
 from megaphone.nexmark.queries.counts import Chunk, Counts
-from megaphone.nexmark.queries.shelves import Shelves, places
+from megaphone.nexmark.queries.shelves import Shelves, distinct, places
 from megaphone.progress import BEGIN, CLOSED, Frontier, Time
 
 EVENTS = 6000
@@ -303,13 +303,19 @@ KEYS = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**40)), min_size=1
 
 @given(KEYS, KEYS)
 def test_keys_are_found_wherever_they_lie(keys, wanted):
-    distinct = list(dict.fromkeys(keys))
-    places = locate(np.array(distinct), np.array(wanted))
-    assert places.tolist() == [distinct.index(key) if key in distinct else -1 for key in wanted]
+    known = list(dict.fromkeys(keys))
+    found = locate(np.array(known), np.array(wanted))
+    assert found.tolist() == [known.index(key) if key in known else -1 for key in wanted]
     found, many = tally(np.array(keys))
     assert found.tolist() == sorted(set(keys))
     assert many.tolist() == [keys.count(key) for key in found.tolist()]
     assert [keys[place] for place in locate(np.array(keys), found)] == found.tolist()
+
+
+@given(st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2**40)), max_size=80), st.sampled_from([1, 3, 2**20]))
+def test_places_are_told_once_and_in_order(keys, bins):
+    at = places(np.array([key * 7919 % bins for key in keys], np.uint32), np.array(keys, np.int64))
+    assert distinct(at).tolist() == sorted(set(at.tolist()))
 
 
 BIDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=40)

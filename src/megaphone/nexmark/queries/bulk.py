@@ -70,6 +70,8 @@ def tally(keys: Int64s) -> tuple[Int64s, Int64s]:
     >>> [part.tolist() for part in tally(np.array([30, 10, 30]))]
     [[10, 30], [1, 2]]
     """
+    if not len(keys):
+        return keys, keys
     first = keys.min()
     if int(keys.max() - first) > WIDE * len(keys):
         keys = np.sort(keys)

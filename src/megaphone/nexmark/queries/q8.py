@@ -12,9 +12,9 @@ from megaphone.bins import BinId
 from megaphone.dataflow.folds import VectorNotificator
 from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.records import Records
-from megaphone.nexmark.queries.bulk import Int64s, texts
+from megaphone.nexmark.queries.bulk import Int64s, tally, texts
 from megaphone.nexmark.queries.query import Query, Streams, Windows
-from megaphone.nexmark.queries.shelves import KEYS, Columns, Shelves, concatenated, in_order, places
+from megaphone.nexmark.queries.shelves import KEYS, Columns, Shelves, concatenated, distinct, in_order, places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,9 +95,9 @@ def newcomers(
     """Window by window: there are one or two in an epoch. Who joins and who sells is told by places."""
     joined, sold, told = persons.times // length, auctions.times // length, []
     names = texts(persons, "name")
-    for number in np.unique(np.concatenate((joined, sold))).tolist():
+    for number in tally(np.concatenate((joined, sold)))[0].tolist():
         now = joined == number
-        found = _meet(*open.of(number), in_order((joining[now], names[now])), np.unique(selling[sold == number]))
+        found = _meet(*open.of(number), in_order((joining[now], names[now])), distinct(selling[sold == number]))
         told += [(*rows, np.full(len(rows[0]), number * length)) for rows in found]
     ids, who, starts = concatenated(*told) if told else ((), (), ())
     return {"id": ids, "name": list(who), "window_start": starts}

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from megaphone.bins import BinArray, BinId
 from megaphone.dataflow.joint import Joint
+from megaphone.dataflow.records import argsort
 from megaphone.errors import PlanError
-from megaphone.nexmark.queries.bulk import Array, Int64s, Places
+from megaphone.nexmark.queries.bulk import ROOM, Array, Int64s, Places
 
 KEY_BITS = 42
 """Of a place; the bits above are the bin. There is room for one more than 2^20: where the last bin ends."""
@@ -222,13 +223,32 @@ class Relations(Joint):
 
 def _order(values: npt.NDArray[Any]) -> Places | None:
     """How to sort values and leave equal ones in their order; None if they are sorted."""
-    return None if bool((values[1:] >= values[:-1]).all()) else values.argsort(kind="stable")
+    if bool((values[1:] >= values[:-1]).all()):
+        return None
+    # Keys mostly come in order, which the first sort is quick at; the second counts bins.
+    by_key = (values & KEYS).argsort(kind="stable")
+    return by_key[argsort(values[by_key] >> KEY_BITS)]
 
 
 def in_order(rows: Columns) -> Columns:
     """Rows sorted by place; of those with equal places the first stays first."""
     order = _order(rows[0])
     return rows if order is None else tuple([column[order] for column in rows])
+
+
+def distinct(places: Int64s) -> Int64s:
+    """Each place once, in order; a key must be in one bin only.
+
+    >>> distinct(np.array([7, 5, 7])).tolist()
+    [5, 7]
+    """
+    keys = places & KEYS
+    first, last = int(keys.min(initial=KEYS)), int(keys.max(initial=0))
+    if last - first > ROOM * len(keys):
+        return np.unique(places)
+    by_key: Int64s = np.full(max(last - first + 1, 0), -1)
+    by_key[keys - first] = places
+    return in_order((by_key[by_key >= 0],))[0]
 
 
 def _cut(rows: Columns, bin: BinId) -> Columns:
