@@ -54,8 +54,8 @@ WARM_UP_S, MEASURE_S = 4.0, 10.0
 WARM_S = 8.0
 STEADY_EPOCH_S = 0.5
 """About how long a steady epoch takes."""
-STEADY_PAIRS, WARM_PAIRS = 80, 10
-"""Epochs of each version that count, and those before them."""
+STEADY_PAIRS, WARM_PAIRS = 100, 40
+"""Epochs of each version that count, and those before them: the JVM compiles what it runs for so long."""
 LEAST_RATE = 500
 
 Build = Callable[[SparkSession, Query, dict[str, DataFrame], Windows], DataFrame]
@@ -234,10 +234,7 @@ def _epochs(query: StreamingQuery) -> Iterator[tuple[int, float]]:
     seen = -1
     while True:
         _check(query)
-        for progress in query.recentProgress:
-            raw = json.loads(progress.json)
-            if raw["batchId"] <= seen:
-                continue
+        for raw in _progress(query, seen):
             source = next(source for source in raw["sources"] if "event" in (source["endOffset"] or {}))
             events = source["endOffset"]["event"] - (source["startOffset"] or {"event": 0})["event"]
             if events:
@@ -245,6 +242,14 @@ def _epochs(query: StreamingQuery) -> Iterator[tuple[int, float]]:
                 seen = raw["batchId"]
                 yield events, raw["durationMs"]["triggerExecution"] / 1000
         time.sleep(0.05)
+
+
+def _progress(query: StreamingQuery, seen: int) -> list[dict[str, Any]]:
+    """What the query has told of the epochs since one; all of it, again and again, takes as long as an epoch."""
+    last = query._jsq.lastProgress()
+    if last is None or last.batchId() <= seen:
+        return []
+    return [json.loads(told.json()) for told in query._jsq.recentProgress() if told.batchId() > seen]
 
 
 def generator_speed() -> float:
