@@ -37,9 +37,12 @@ SIZES = {"smoke": (1_000_000,), "quick": (10e6, 100e6, 1e9, 15e9), "full": (10e6
 """Bytes of state, as far as they fit."""
 ROOM = 0.6
 """Of the memory: a quarter of the state is there twice while it moves, and Spark and the system need some, too."""
-DICTS = 0.8
-"""Of the largest size: a dict that has to grow is half empty, and memory that held many small objects is not given back
-at once."""
+LESS = 0.8
+"""Of the largest size, where more memory is needed for a while: half of the state is there twice while a worker is
+drained of it all at once; a dict that has to grow is half empty, and memory that held many small objects is not given
+back at once."""
+WARM_UP_S = {"smoke": 1.0, "quick": 25.0, "full": 40.0}
+"""So long the JVM is busy with compiling what it runs, query by query; else the first migration meets it."""
 SHIFT = {"smoke": 4, "quick": 10, "full": 12}
 STREAMED, DRAINED, IN_DICTS = ", streamed", ", drained", ", in dicts"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
@@ -49,19 +52,20 @@ def runs(form: Form) -> list[Parameters]:
     """One for each size that fits; the largest in four ways."""
     room = psutil.virtual_memory().total * ROOM
     sizes = [bytes for bytes in SIZES[form] if bytes <= room]
-    largest, in_dicts = sizes[-1], sizes[-1] * DICTS
+    largest, less = sizes[-1], sizes[-1] * LESS
     return [
         *(_run(form, size(bytes), bytes) for bytes in sizes),
         {**_run(form, f"{size(largest)}{STREAMED}", largest), "transport": "tcp"},
-        {**_run(form, f"{size(largest)}{DRAINED}", largest), "transport": "tcp", "drained": 1},
-        _run(form, f"{size(in_dicts)}{IN_DICTS}", in_dicts, "dict"),
+        {**_run(form, f"{size(less)}{DRAINED}", less), "transport": "tcp", "drained": 1},
+        _run(form, f"{size(less)}{IN_DICTS}", less, "dict"),
     ]
 
 
 def _run(form: Form, name: str, bytes: float, benchmark: str = "key") -> Parameters:
     bins, keys = 1 << SHIFT[form], int(bytes) // KEY_BYTES[benchmark]
     strategies = [tuned(keys, bins, benchmark), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
-    return counting(form, name, benchmark=benchmark, keys=keys, bins=bins, strategies=strategies)
+    warm_up = WARM_UP_S[form]
+    return counting(form, name, benchmark=benchmark, keys=keys, bins=bins, strategies=strategies, warm_up_s=warm_up)
 
 
 def table(results: Sequence[Result]) -> Table:
