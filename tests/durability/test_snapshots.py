@@ -104,15 +104,26 @@ def test_round_is_copied_written_and_noted(place):
     assert place.ledger.needed_from(2) == 3
 
 
-def test_stalest_bins_come_first_and_one_at_least(place):
+def test_stalest_bins_come_first_and_a_slow_one_is_made_up_for_before_the_next(place):
     place.apply(0, 2)
     place.apply(1, 0, 3)
     place.apply(2, 1)
     place.snapshots._rate = 1e-9
-    for expected in ([2], [0], [3], [1]):
+    for expected in (2, 0, 3, 1):
         place.rest(2)
-        assert [packed.bin for packed in place.snapshots._copies.bins] == expected
-        place.ledger.kept(expected[0], 2)
+        assert [packed.bin for packed in place.snapshots._copies.bins] == [expected]
+        place.ledger.kept(expected, 2)
+        place.rest(2)
+        assert place.snapshots._copies is None
+        place.snapshots._left_s = 0.0
+
+
+def test_time_that_nobody_needed_is_not_saved_up(place):
+    place.apply(0, 0, 1, 2, 3)
+    place.snapshots._left_s = 1e9
+    place.snapshots._rate = 1e-9
+    place.rest(0)
+    assert len(place.snapshots.copied) == 1
 
 
 def test_clean_bins_are_left_alone(place):

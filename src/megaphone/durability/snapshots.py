@@ -66,6 +66,8 @@ class Snapshots:
         self._rate = 200e6
         """Bytes a second that copying and writing come to; measured as we go."""
         self._last_s = time.monotonic()
+        self._left_s = 0.0
+        """Time that may be spent in this epoch; below zero, time that was spent and not yet saved."""
         self._log: deque[tuple[int, int]] = deque()
 
     def logged(self, epoch: int, size: int) -> None:
@@ -77,12 +79,13 @@ class Snapshots:
         """Copy the stalest bins; nothing may be applied meanwhile, and within `staying` none leaves."""
         interval, self._last_s = time.monotonic() - self._last_s, time.monotonic()
         self.copied = []
+        # What a large bin took too much, later epochs save.
+        self._left_s = min(self._left_s, 0.0) + self.share * interval
         if self.share <= 0 or (self._writing is not None and not self._writing.done()):
             return
         copies = Copies(epoch)
-        left = self.share * interval
         for bin in self._stale(host, epoch, held):
-            if copies.bins and left <= 0:
+            if self._left_s <= 0:
                 break
             begin = time.monotonic()
             with staying:
@@ -94,7 +97,7 @@ class Snapshots:
                 self._hopeless.add(int(bin))
                 continue
             copies.bins.append(packed)
-            left -= time.monotonic() - begin + sum(copies.bins[-1].sizes) / self._rate
+            self._left_s -= time.monotonic() - begin + sum(packed.sizes) / self._rate
         self._copies = copies if copies.bins else None
         self.copied = [(int(packed.bin), sum(packed.sizes)) for packed in copies.bins]
 
