@@ -41,8 +41,6 @@ LESS = 0.8
 """Of the largest size, where more memory is needed for a while: half of the state is there twice while a worker is
 drained of it all at once; a dict that has to grow is half empty, and memory that held many small objects is not given
 back at once."""
-WARM_UP_S = {"smoke": 1.0, "quick": 25.0, "full": 40.0}
-"""So long the JVM is busy with compiling what it runs, query by query; else the first migration meets it."""
 SHIFT = {"smoke": 4, "quick": 10, "full": 12}
 STREAMED, DRAINED, IN_DICTS = ", streamed", ", drained", ", in dicts"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
@@ -64,8 +62,7 @@ def runs(form: Form) -> list[Parameters]:
 def _run(form: Form, name: str, bytes: float, benchmark: str = "key") -> Parameters:
     bins, keys = 1 << SHIFT[form], int(bytes) // KEY_BYTES[benchmark]
     strategies = [tuned(keys, bins, benchmark), *([FLUID] if FLUID_TOO[form] else []), ALL_AT_ONCE]
-    warm_up = WARM_UP_S[form]
-    return counting(form, name, benchmark=benchmark, keys=keys, bins=bins, strategies=strategies, warm_up_s=warm_up)
+    return counting(form, name, benchmark=benchmark, keys=keys, bins=bins, strategies=strategies)
 
 
 def table(results: Sequence[Result]) -> Table:
