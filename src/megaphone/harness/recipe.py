@@ -30,8 +30,8 @@ STRETCHES: Mapping[Form, Mapping[str, float]] = {
     "full": {"cold_s": 40.0, "warm_up_s": 40.0, "steady_s": 30.0, "settle_s": 5.0, "limit_s": 3600.0},
 }
 """Seconds to warm up, for a steady stretch, to settle after a migration, and at most for a migration; `cold_s` is what
-the first run of an experiment warms up longer, since its JVM is new. For the first sixty epochs of any query, or more, the
-JVM is busy with compiling what it runs; a migration that meets this is blamed for it."""
+the first run of an experiment warms up longer, since its JVM is new. For the first sixty epochs of any query, or more,
+the JVM is busy with compiling what it runs; a migration that meets this is blamed for it."""
 RATES: Mapping[Form, int] = {"smoke": 2_000, "quick": 20_000, "full": 50_000}
 
 
