@@ -42,7 +42,7 @@ format: setup  ## put the code in form
 	$(BIN)/ruff format .
 
 test: setup java check  ## everything a change must pass: checks, tests, Spark and its clusters on this machine
-	$(WITH_JAVA) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not browser"
+	$(WITH_JAVA) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --durations=12 -m "not slow and not browser"
 
 test-fast: setup  ## tests without Spark: seconds
 	$(PYTEST) -m "not spark and not cluster and not slow and not browser"
