@@ -39,8 +39,16 @@ def test_partition_is_sent_in_payloads_of_bounded_size(sizes, room):
         assert len(mine) <= 1 + len(right) / max(1, room // ROW)
 
 
-def binding():
-    spec = bin_operator("sum", [INPUT], print, INPUT.schema, dict)
+def test_rows_that_take_no_room_are_sent_too():
+    nothing = Input(pa.schema([("key", pa.null())]), ("key",))
+    rows = pa.record_batch([pa.nulls(5), pa.array([1] * 5, pa.int64())], ["key", exchange.HASH])
+    sent = [row for part in route(binding(nothing), 0, iter([rows])) for row in part.to_pylist()]
+    (payload,) = [row["payload"] for row in sent if row["kind"] < exchange.FRONTIER]
+    assert sum(map(len, exchange.decode(payload, nothing.schema))) == 5
+
+
+def binding(input=INPUT):
+    spec = bin_operator("sum", [input], print, input.schema, dict)
     return Binding(None, None, "", False, "control", BINS, SLOTS, spec, False, ((),))
 
 

@@ -46,7 +46,7 @@ def route(binding: Binding, input: int, batches: Iterator[pa.RecordBatch]) -> It
         records = read(batch)
         if not records.at_one_time:
             seen = Time(max(seen, int(records.times.max())))
-        row_bytes = records.data.nbytes / len(records)
+        row_bytes = max(1.0, records.data.nbytes / len(records))
         for worker, routed in send(records):
             yield from outbox.put(worker, routed, row_bytes)
     yield from outbox.rest()
