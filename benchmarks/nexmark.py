@@ -55,7 +55,7 @@ WARM_S = 8.0
 STEADY_EPOCH_S = 0.5
 """About how long a steady epoch takes."""
 STEADY_PAIRS, WARM_PAIRS = 100, 40
-"""Epochs of each version that count, and those before them: the JVM compiles what it runs for so long."""
+"""Epochs of each version that count, and those before them, in which the JVM compiles most of what it runs."""
 LEAST_RATE = 500
 
 Build = Callable[[SparkSession, Query, dict[str, DataFrame], Windows], DataFrame]
