@@ -68,8 +68,13 @@ class Place:
         self.ledger.touch(self.host.touched, epoch)
         self.snapshots.logged(epoch, size)
 
-    def rest(self, epoch, held=NONE_HELD):
-        self.snapshots.copy(self.host, epoch, held, self.staying)
+    def rest(self, epoch, held=NONE_HELD, moving=False):
+        self.snapshots.rest(self.host, epoch, held, self.staying, moving)
+
+    def write(self, epoch):
+        """The epoch's rest, in which copies are written that were made before."""
+        self.rest(epoch)
+        self.pool.work()
 
     def files(self):
         return [file for file, _ in self.store.snapshots("op")]
@@ -95,7 +100,9 @@ def test_round_is_copied_written_and_noted(place):
     place.apply(0, 0, 1)
     place.rest(0)
     place.apply(1)
+    place.rest(1)
     assert place.files() == []
+    assert place.snapshots._copies is None
     place.pool.work()
     assert place.files() == [BinFile(0, (0, 1))]
     assert place.ledger.dirty.tolist() == [True, True, False, False]
@@ -126,12 +133,35 @@ def test_time_that_nobody_needed_is_not_saved_up(place):
     assert len(place.snapshots.copied) == 1
 
 
+def test_silence_is_not_saved_up(place, monkeypatch):
+    monkeypatch.setattr(snapshots, "LONGEST_S", 0.0)
+    place.apply(0, 0)
+    patient(place)
+    place.rest(0)
+    assert place.snapshots.copied == []
+
+
+def test_snapshots_wait_while_bins_move_as_long_as_the_log_is_small(place, monkeypatch):
+    monkeypatch.setattr(snapshots, "LOG_BYTES", 1000)
+    place.apply(0, 0)
+    place.rest(0, moving=True)
+    assert place.snapshots.copied == []
+    place.rest(0)
+    place.apply(1, 1)
+    place.rest(1, moving=True)
+    assert place.pool.waiting == []
+    place.apply(2, size=5000)
+    place.rest(2, moving=True)
+    place.pool.work()
+    assert place.files() == [BinFile(0, (0,))]
+
+
 def test_clean_bins_are_left_alone(place):
     patient(place)
     place.apply(0, 2)
     place.rest(0)
     place.apply(1, 1)
-    place.pool.work()
+    place.write(1)
     place.apply(2)
     patient(place)
     place.rest(2)
@@ -157,11 +187,12 @@ def test_young_bins_are_left_alone_as_long_as_the_log_is_small(place, monkeypatc
     place.apply(3)
     place.rest(3)
     assert [packed.bin for packed in place.snapshots._copies.bins] == [0]
-    place.apply(4, size=5000)
-    place.pool.work()
+    place.apply(4, 0, size=5000)
+    place.write(4)
+    place.apply(5)
     patient(place)
-    place.rest(4)
-    assert [packed.bin for packed in place.snapshots._copies.bins] == [0, 1]
+    place.rest(5)
+    assert [packed.bin for packed in place.snapshots._copies.bins] == [1, 0]
 
 
 def test_no_share_takes_none(tmp_path, monkeypatch):
@@ -170,6 +201,7 @@ def test_no_share_takes_none(tmp_path, monkeypatch):
     place.apply(0, 0)
     place.rest(0)
     place.apply(1)
+    place.rest(1)
     assert place.pool.waiting == []
 
 
@@ -180,7 +212,7 @@ def test_bins_of_an_epoch_that_was_not_committed_are_never_written(place):
     place.pool.work()
     assert place.files() == []
     place.snapshots.committed(0)
-    place.pool.work()
+    place.write(0)
     assert place.files() == []
 
 
@@ -189,7 +221,7 @@ def test_snapshot_is_of_its_epoch_whatever_the_fold_has_done_since(place):
     place.rest(0)
     for epoch in range(1, 4):
         place.apply(epoch, 0)
-    place.pool.work()
+    place.write(3)
     (file,) = place.files()
     assert file == BinFile(0, (0,))
     assert place.state(file) == {"a": 1}
@@ -207,9 +239,9 @@ def test_bin_that_left_before_it_was_copied_is_left_out(place):
             if host.resident[0]:
                 host.release(BinId(0))
 
-    place.snapshots.copy(host, 0, NONE_HELD, Staying())
+    place.snapshots.rest(host, 0, NONE_HELD, Staying())
     place.apply(1)
-    place.pool.work()
+    place.write(1)
     assert place.files() == [BinFile(0, (1,))]
 
 
@@ -217,7 +249,7 @@ def test_bin_that_left_while_it_was_written_is_not_noted(place):
     place.apply(0, 0)
     place.rest(0)
     place.apply(1)
-    place.pool.work()
+    place.write(1)
     place.host.release(BinId(0))
     place.ledger.take(0)
     place.apply(2)
@@ -229,10 +261,15 @@ def test_slow_writer_is_waited_for_before_more_is_copied(place):
     place.rest(0)
     place.apply(1, 1)
     place.rest(1)
-    assert place.snapshots._copies is None
-    place.pool.work()
     place.apply(2)
     place.rest(2)
+    assert place.snapshots._copies is None
+    place.pool.work()
+    place.rest(2)
+    # It is written, but the ledger does not know yet.
+    assert place.snapshots._copies is None
+    place.apply(3)
+    place.rest(3)
     assert [packed.bin for packed in place.snapshots._copies.bins] == [1]
 
 
@@ -245,12 +282,12 @@ def test_full_disk_loses_nothing_and_the_bin_has_its_turn_again(place, monkeypat
     place.apply(1)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "write_snapshot", full)
-        place.pool.work()
+        place.write(1)
     place.apply(2)
     assert place.ledger.needed_from(2) == 0
     place.rest(2)
     place.apply(3)
-    place.pool.work()
+    place.write(3)
     assert place.files() == [BinFile(2, (0,))]
     place.apply(4)
     assert place.ledger.needed_from(4) == 5
@@ -271,7 +308,7 @@ def test_disk_that_fills_up_half_way_keeps_what_was_written(place, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "write_snapshot", filling)
-        place.pool.work()
+        place.write(1)
     place.apply(2)
     assert place.ledger.dirty.tolist() == [False, True, False, False]
 
@@ -282,5 +319,5 @@ def test_bin_that_cannot_be_pickled_does_not_keep_the_others_from_theirs(place):
     place.host.states[BinId(0)]["lock"] = (line for line in ())
     place.rest(0)
     place.apply(1)
-    place.pool.work()
+    place.write(1)
     assert place.files() == [BinFile(0, (1,))]

@@ -1,8 +1,8 @@
 """Snapshots: a few bins per epoch, the stalest first, so that no epoch pays for all of them.
 
-A round has two halves. When an epoch is applied, and the worker would be idle, the stalest bins are copied; when the
-next epoch comes, which says that this one is committed, the copies are written. So every snapshot is of a committed
-epoch, whoever wrote it, and none is ever ahead of a recovery.
+A round has two halves, both while the worker would be idle. When an epoch is applied, the stalest bins are copied; the
+next epoch says that this one is committed, and when it is applied, too, the copies are written. So every snapshot is of
+a committed epoch, whoever wrote it, and none is ever ahead of a recovery. While bins move, there is enough to do.
 Neighbours: ledger.py knows which bins are stale, store.py keeps them.
 """
 
@@ -36,6 +36,9 @@ TOGETHER = 1 << 18
 LOG_BYTES = 64 << 20
 """A log of this size is worth cutting, however young it is: it takes a recovery about a second."""
 
+LONGEST_S = 10.0
+"""What an epoch counts for at most: when a stream was silent for an hour, the next one must not pay for it."""
+
 
 @dataclass(slots=True)
 class Copies:
@@ -59,6 +62,8 @@ class Snapshots:
         self._ledger = ledger
         self._pool = pool
         self._copies: Copies | None = None
+        self._committed: Copies | None = None
+        """Copies that may be written."""
         self._writing: Future[None] | None = None
         self._written: deque[tuple[int, list[int]]] = deque()
         self._hopeless: set[int] = set()
@@ -75,13 +80,32 @@ class Snapshots:
         if self.share > 0:
             self._log.append((epoch, size))
 
-    def copy(self, host: Host, epoch: int, held: npt.NDArray[np.bool_], staying: AbstractContextManager[Any]) -> None:
-        """Copy the stalest bins; nothing may be applied meanwhile, and within `staying` none leaves."""
-        interval, self._last_s = time.monotonic() - self._last_s, time.monotonic()
+    def rest(
+        self,
+        host: Host,
+        epoch: int,
+        held: npt.NDArray[np.bool_],
+        staying: AbstractContextManager[Any],
+        moving: bool = False,
+    ) -> None:
+        """Nothing is applied meanwhile: have copies written, aside, or copy the stalest bins.
+
+        Within `staying` no bin leaves. When bins have moved in the epoch, only a large log is a reason for snapshots.
+        """
         self.copied = []
+        if moving and not self._log_is_large(epoch):
+            self._last_s = time.monotonic()
+            return
+        if self._committed is not None:
+            self._writing, self._committed = self._pool.submit(self._write, self._committed), None
+        else:
+            self._copy(host, epoch, held, staying)
+
+    def _copy(self, host: Host, epoch: int, held: npt.NDArray[np.bool_], staying: AbstractContextManager[Any]) -> None:
+        interval, self._last_s = time.monotonic() - self._last_s, time.monotonic()
         # What a large bin took too much, later epochs save.
-        self._left_s = min(self._left_s, 0.0) + self.share * interval
-        if self.share <= 0 or (self._writing is not None and not self._writing.done()):
+        self._left_s = min(self._left_s, 0.0) + self.share * min(interval, LONGEST_S)
+        if self.share <= 0 or self._is_writing():
             return
         copies = Copies(epoch)
         for bin in self._stale(host, epoch, held):
@@ -101,6 +125,10 @@ class Snapshots:
         self._copies = copies if copies.bins else None
         self.copied = [(int(packed.bin), sum(packed.sizes)) for packed in copies.bins]
 
+    def _is_writing(self) -> bool:
+        """Are bins being written, or written and not yet in the ledger?"""
+        return bool(self._written) or (self._writing is not None and not self._writing.done())
+
     def _pack(self, parcel: Parcel) -> Packed | None:
         """A bin as bytes that the fold cannot change any more; none if its state cannot be pickled, which is told once.
 
@@ -119,10 +147,10 @@ class Snapshots:
         return Packed(packed.bin, tuple(memoryview(bytes(part)) for part in packed.parts))
 
     def committed(self, epoch: int) -> None:
-        """Everything up to an epoch is committed: write what was copied, aside."""
+        """Everything up to an epoch is committed: what was copied may be written."""
         copies, self._copies = self._copies, None
         if copies is not None and copies.epoch <= epoch:
-            self._writing = self._pool.submit(self._write, copies)
+            self._committed = copies
 
     def settle(self, host: Host) -> None:
         """Enter into the ledger what has been written; nothing else may use the host meanwhile."""
@@ -135,15 +163,18 @@ class Snapshots:
     def _stale(self, host: Host, epoch: int, held: npt.NDArray[np.bool_]) -> Iterator[BinId]:
         """The bins worth a snapshot, the stalest first."""
         ledger = self._ledger
-        needed = ledger.needed_from(epoch)
-        while self._log and self._log[0][0] < needed:
-            self._log.popleft()
-        old = epoch if sum(size for _, size in self._log) > LOG_BYTES else epoch - YOUNG
+        old = epoch if self._log_is_large(epoch) else epoch - YOUNG
         # Of a bin that is to leave, records may be waiting at its next owner: its snapshot would be without them.
         stale = np.flatnonzero(host.resident & ledger.dirty & ~held & (ledger.since < old))
         for bin in stale[np.argsort(ledger.since[stale], kind="stable")]:
             if int(bin) not in self._hopeless:
                 yield BinId(int(bin))
+
+    def _log_is_large(self, epoch: int) -> bool:
+        needed = self._ledger.needed_from(epoch)
+        while self._log and self._log[0][0] < needed:
+            self._log.popleft()
+        return sum(size for _, size in self._log) > LOG_BYTES
 
     def _write(self, copies: Copies) -> None:
         begin = time.monotonic()

@@ -305,13 +305,14 @@ class Tenancy:
         reach("logged", _is_moving(kept.request.orders))
 
     def rest(self) -> None:
-        """The epoch's outputs are given out, and the next one has not come: copy some bins for their snapshots."""
+        """The epoch's outputs are given out, and the next one has not come: time for snapshots."""
         # Not if it must wait: the next epoch has come, and may itself be waiting for the thread we are in.
         if not self._applying.acquire(blocking=False):
             return
         try:
             if not self._in_doubt and self._kept is not None and self._kept.logged:
-                self._snapshots.copy(self.host, self.epoch, self._held, self._leaving_lock)
+                moving = _is_moving(self._kept.request.orders)
+                self._snapshots.rest(self.host, self.epoch, self._held, self._leaving_lock, moving)
                 self._scales.note(self._snapshots.copied)
                 self._scales.weigh(self.host, self._leaving_lock)
         finally:
