@@ -62,7 +62,7 @@ def nexmark(parameters: Parameters, stage: Stage) -> dict[str, Any]:
     control = Control(stage.spark, parameters["workers"], bins, snapshot_share=share)
     streams = query.read(stage.spark.readStream, rate=parameters["rate"], **parameters["stream"])
     frame = (NATIVE[query.name] if native else query.build)(control, streams, Windows())
-    with running(stage, frame, control, parameters, 0, "event") as trial:
+    with running(stage, frame, control, parameters, parameters["stream"].get("preload", 0), "event") as trial:
         return trial.play()
 
 

@@ -118,12 +118,12 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, partition)
 
     def _due(self, start: Offset, now_ns: int) -> Offset:
-        first, rate = self._options.first, self._options.nexmark.rate
-        if start["event"] < (ahead := self._within(first + self._options.preload)):
+        ahead, rate = self._within(self._options.first + self._options.preload), self._options.nexmark.rate
+        if start["event"] < ahead:
             return start | {"event": ahead}
-        # The schedule begins with the first epoch, or, where events came without one, as if it had always been kept.
-        start_ns = start["start_ns"] or now_ns - Schedule(0, rate).due_ns(start["event"] - first)
-        due = self._within(first + Schedule(start_ns, rate).due_by(now_ns))
+        # It begins with the first epoch after a preload, or, where events came without one, as if it had been kept.
+        start_ns = start["start_ns"] or now_ns - Schedule(0, rate).due_ns(start["event"] - ahead)
+        due = self._within(ahead + Schedule(start_ns, rate).due_by(now_ns))
         return {"event": max(start["event"], due), "start_ns": start_ns}
 
     def _within(self, number: int) -> int:

@@ -61,7 +61,7 @@ class Course:
         """Begin with the first epoch that has a schedule."""
         # Streams begin some milliseconds apart. By the earliest, no latency is told as less than it was.
         starts = [offset["start_ns"] for offset in offsets(progress) if offset["start_ns"]]
-        return cls(Schedule(Schedule(min(starts), rate).due_ns(preload), rate), preload) if starts else None
+        return cls(Schedule(min(starts), rate), preload) if starts else None
 
     def take(self, progress: Progress) -> None:
         """Take in an epoch."""
