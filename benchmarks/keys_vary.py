@@ -1,7 +1,7 @@
 """How do latency and duration of a migration change with the size of the state?
 
-Key count with 2^12 bins (2^10 in the quick form), from ten megabytes to the largest state that fits the machine with
-room for what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step. Workers on one machine lend
+Key count with 2^12 bins, as in the paper, from ten megabytes to the largest state that fits the machine with room for
+what moves. `batched` is tuned by one rule for all sizes: some megabytes in a step. Workers on one machine lend
 each other the memory of arrays instead of copying it; so the largest state is also streamed, as between machines, and
 kept in Python's dicts, which have to be pickled wherever they go. A quarter of the state moves, as in the paper; of the
 largest also all that one of the two workers has, as when it is drained.
@@ -41,7 +41,7 @@ LESS = 0.8
 """Of the largest size, where more memory is needed for a while: half of the state is there twice while a worker is
 drained of it all at once; a dict that has to grow is half empty, and memory that held many small objects is not given
 back at once."""
-SHIFT = {"smoke": 4, "quick": 10, "full": 12}
+SHIFT = {"smoke": 4, "quick": 12, "full": 12}
 STREAMED, DRAINED, IN_DICTS = ", streamed", ", drained", ", in dicts"
 FLUID_TOO = {"smoke": True, "quick": False, "full": True}
 
