@@ -118,3 +118,26 @@ def test_stranger_gets_nothing(tmp_path):
     assert (tmp_path / "s.sock").stat().st_mode & 0o077 == 0
     for listener in listeners:
         listener.shutdown()
+
+
+BETWEEN = """
+import gc, psutil, sys
+import numpy as np
+from megaphone.engine.spark.memory import MAP_FROM, room
+size = 2 * MAP_FROM
+# The allocator sees that memory of this size is given back, and will keep such from now on.
+for _ in range(3):
+    np.ones(size, np.uint8)
+bins = [room(size) for _ in range(64)]
+for bin in bins:
+    bin[:] = 1
+full = psutil.Process().memory_info().rss
+del bin, bins[::2]
+gc.collect()
+print((full - psutil.Process().memory_info().rss) / size)
+"""
+
+
+def test_memory_of_a_bin_that_left_goes_back_to_the_system():
+    done = subprocess.run([sys.executable, "-c", BETWEEN], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 30

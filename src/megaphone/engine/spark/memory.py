@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from megaphone.engine.spark.messages import Loan
 
 NAME = "megaphone-bin"
@@ -22,6 +25,15 @@ ALIGNMENT = 64
 
 LEND_FROM = 256 << 10
 """Bytes from which lending pays: mapping memory costs about as much as streaming this much."""
+
+MAP_FROM = 1 << 20
+"""Bytes from which memory of its own costs little beside filling it."""
+
+
+def room(size: int) -> npt.NDArray[np.uint8]:
+    """Memory for a part of a bin; a large one goes back to the system when the bin leaves, whatever lies beside it."""
+    # The allocator keeps what is freed between two bins that stay, and learns to do so with ever larger ones.
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8) if size >= MAP_FROM else np.empty(size, np.uint8)
 
 
 @cache

@@ -18,7 +18,7 @@ from megaphone.bins import BinId
 from megaphone.dataflow.state import Packed, Parcel, unpack
 from megaphone.durability.ledger import Line
 from megaphone.engine.spark.attention import Attended
-from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine
+from megaphone.engine.spark.memory import LEND_FROM, Loans, borrow, machine, room
 from megaphone.engine.spark.messages import Arrival, Loan, ParcelHead, PullRequest, dump, load
 from megaphone.engine.spark.rpc import Caller, guarded_stream, raise_own
 from megaphone.errors import FoldError, MegaphoneError, ProtocolError
@@ -94,7 +94,7 @@ def _read(reader: flight.FlightStreamReader) -> Iterator[Delivery]:
 
 def _fill(reader: flight.FlightStreamReader, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """One buffer, put together from its chunks in memory the new state will own."""
-    memory = np.empty(size, np.uint8)
+    memory = room(size)
     filled = 0
     while filled < size:
         data = reader.read_chunk().data.column(0).buffers()[2]
