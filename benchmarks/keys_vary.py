@@ -128,8 +128,8 @@ EXPERIMENT = Experiment(
         "All-at-once grows with the state; a tuned migration does not, since a step is lost in Spark's epoch, and a "
         "maximum of about two epochs is what there is without any migration. So how far the two are apart depends on "
         "how fast a state moves all at once: Python's objects have to be pickled; arrays are streamed or, on one "
-        "machine, even lent, at gigabytes a second. That all-at-once takes longer in all than batched, as the paper "
-        "saw, we do not see."
+        "machine, even lent, at up to a gigabyte a second. That all-at-once takes longer in all than batched, as the "
+        "paper saw, we do not see."
     ),
     criteria=("A5", "J2", "J6"),
     runs=runs,
