@@ -2,9 +2,9 @@
 
 Offsets are event numbers, of all kinds: streams of different kinds that are given the same options keep in step, and a
 replay, or a batch, has the same rows. Options: options.py.
-As a stream, by `rate`: open loop, event n is due n / rate seconds after the start, and comes in the first epoch after
-that; with `rows` instead, every epoch has as many events, whatever the clock says. Event times are the generator's in
-both cases: `dilation` seconds to a second of that schedule.
+As a stream, by `rate`: open loop, event n is due n / rate seconds after the start, a preload coming before it and not
+counted, and comes in the first epoch after that; with `rows` instead, every epoch has as many events, whatever the
+clock says. Event times are the generator's in both cases: `dilation` seconds to a second of that schedule.
 Neighbours: generator.py, harness/schedule.py.  Paper: the evaluation's harness.
 """
 

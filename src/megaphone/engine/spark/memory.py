@@ -2,7 +2,7 @@
 
 The old owner copies a bin into anonymous memory once, the new owner maps that same memory and keeps it. No socket, no
 second copy: a third of the processor time that a stream takes (decisions/0011). On another machine, or where the
-system does not have it, bins travel as a stream.  Neighbours: transfer.py decides which.
+system does not have it, bins travel as a stream, into room of their own.  Neighbours: transfer.py decides which.
 """
 
 import mmap
