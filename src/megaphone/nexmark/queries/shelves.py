@@ -2,10 +2,12 @@
 
 A row's place is its bin and its key in one number, and rows are sorted by it: a bin's rows lie together, and can be cut
 out when it leaves. New rows are few and sorted among themselves; the old ones stand in groups of neighbouring bins,
-which take in their new ones in turn. So no epoch has to move all rows, whatever their number.
+which take in their new ones when there are too many, those first that have the most. So no epoch has to move all rows,
+whatever their number, and a bin that comes only those of its neighbours.
 Neighbours: q3.py, q6.py and q8.py keep their state so.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
@@ -24,8 +26,9 @@ KEY_BITS = 42
 KEYS = (1 << KEY_BITS) - 1
 GROUPS = 32
 FEW = 4096
-SHARE = 8
-"""Groups take rows in while more than a few are new, and more than one for so many old ones."""
+"""So many rows may be new in any case."""
+LATELY = 16
+"""Times that rows were put here, of which the average is taken."""
 TIDIED = 2
 """Groups that get rid of rows of departed bins at a time."""
 
@@ -68,7 +71,8 @@ class Shelves:
         """No key in a group is above this."""
         self._new: Columns = ()
         self._came: list[Columns] = []
-        self._turn = 0
+        self._pace = 0.0
+        """How many rows are put here each time, on average."""
         self._gone: npt.NDArray[np.bool_] = np.zeros(bins, np.bool_)
         """Bins that have left, and whose rows are still here."""
 
@@ -78,6 +82,7 @@ class Shelves:
             self._welcome(rows[0])
             self._came.append(rows)
         self._sort_in()
+        self._pace += (len(rows[0]) - self._pace) / LATELY
         self._take_turns(keep)
 
     def find(self, wanted: Int64s) -> tuple[Places, Columns]:
@@ -145,16 +150,21 @@ class Shelves:
         self._new = _merged(self._new, in_order(rows))
 
     def _take_turns(self, keep: Keep | None) -> None:
-        groups = len(self._old)
         untidy = np.unique(np.flatnonzero(self._gone) // self._per_group)[:TIDIED].tolist() if self._gone.any() else []
-        new, most = len(self._new[0]) if self._new else 0, max(FEW, self._old_rows // SHARE)
-        if new <= most and not untidy:
-            return
-        many = np.diff(self._new[0].searchsorted(self._edges)) if self._new else np.zeros(groups, np.int64)
-        turns = (np.arange(groups) + self._turn) % groups
-        needed = int((many[turns].cumsum() < new - most).sum()) + 1 if new > most else 0
-        self._turn += needed
-        self._take_in({*turns[:needed].tolist(), *untidy}, keep)
+        # All new rows are woven each time, and the more old ones the fewer may be new: this is the least of both.
+        most = max(FEW, math.isqrt(int(self._old_rows * self._pace)))
+        full = self._fullest(len(self._new[0]) - most) if self._new else []
+        if full or untidy:
+            self._take_in({*full, *untidy}, keep)
+
+    def _fullest(self, many: int) -> list[int]:
+        """The fewest groups that have so many new rows."""
+        if many <= 0:
+            return []
+        new = np.diff(self._new[0].searchsorted(self._edges))
+        order = (-new).argsort(kind="stable")
+        found: list[int] = order[: int((new[order].cumsum() < many).sum()) + 1].tolist()
+        return found
 
     def _take_in(self, groups: Iterable[int], keep: Keep | None) -> None:
         """Let groups take in their new rows."""
