@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from megaphone.errors import PlanError
 from megaphone.nexmark.generator import Nexmark
 from megaphone.nexmark.options import Options
-from megaphone.nexmark.source import InputPartition, NexmarkReader, NexmarkSource, NexmarkStreamReader
+from megaphone.nexmark.source import PRELOAD_EVENTS, InputPartition, NexmarkReader, NexmarkSource, NexmarkStreamReader
 
 SECOND_NS = 10**9
 
@@ -70,6 +70,15 @@ def test_open_loop_begins_when_the_preload_has_come():
     assert 0 <= begun["start_ns"] - now_ns < 30 * SECOND_NS
     later = reader.latestOffset(begun | {"start_ns": begun["start_ns"] - SECOND_NS}, None)
     assert 1507 <= later["event"] < 32_000
+
+
+def test_large_preload_comes_in_several_epochs():
+    reader = stream(rate=1000, preload=2 * PRELOAD_EVENTS + 5, first_event_number=7)
+    offset, ends = reader.initialOffset(), []
+    while not offset["start_ns"]:
+        offset = reader.latestOffset(offset, None)
+        ends.append(offset["event"] - 7)
+    assert ends == [PRELOAD_EVENTS, 2 * PRELOAD_EVENTS, 2 * PRELOAD_EVENTS + 5, 2 * PRELOAD_EVENTS + 5]
 
 
 def test_open_loop_ends_after_its_events():

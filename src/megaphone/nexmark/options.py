@@ -40,7 +40,7 @@ class Options:
     events: int | None = None
     """After how many events of all kinds the stream ends."""
     preload: int = 0
-    """So many events come at once, in the first epoch, which is slow; the rate holds from then on, for all streams."""
+    """So many events come first, in epochs that are slow; the rate holds from then on, for all streams."""
 
     def __post_init__(self) -> None:
         """Refuse what no source could follow."""

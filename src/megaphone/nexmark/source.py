@@ -29,6 +29,8 @@ FORMAT = "nexmark"
 BATCH_ROWS = 1 << 16
 BATCH_EVENTS = 1 << 20
 """What a batch of a rare kind is searched in, at most."""
+PRELOAD_EVENTS = 20_000_000
+"""How many events of a preload come in an epoch, at most: the JVM has to have room for them."""
 
 Offset = dict[str, int]
 
@@ -120,7 +122,7 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _due(self, start: Offset, now_ns: int) -> Offset:
         ahead, rate = self._within(self._options.first + self._options.preload), self._options.nexmark.rate
         if start["event"] < ahead:
-            return start | {"event": ahead}
+            return start | {"event": min(ahead, start["event"] + PRELOAD_EVENTS)}
         # It begins with the first epoch after a preload, or, where events came without one, as if it had been kept.
         start_ns = start["start_ns"] or now_ns - Schedule(0, rate).due_ns(start["event"] - ahead)
         due = self._within(ahead + Schedule(start_ns, rate).due_by(now_ns))
