@@ -1,4 +1,4 @@
-"""Sampling: the memory of every process and the bytes moved, twice a second, beside the latency.
+"""Sampling: the memory of every process, the bytes moved and the time stolen, twice a second, beside the latency.
 
 Resident bytes by role: the driver, its JVM (and of that the heap in use), the workers, and the Python processes of
 Spark's tasks. Neighbours: trial.py has it go along.  Paper: memory over time.
@@ -15,7 +15,7 @@ PERIOD_S = 0.5
 ROLES = ("driver", "jvm", "workers", "tasks")
 
 Sample = dict[str, Any]
-"""The second, bytes by role, `total`, those of `each` process, `heap` and `moved`."""
+"""The second, bytes by role, `total`, those of `each` process, `heap`, `moved` and `stolen` seconds."""
 
 
 class Sampler:
@@ -74,6 +74,15 @@ def memory(workers: set[int]) -> Sample:
             continue
     roles = {role: sum(rss for (of, _), rss in each.items() if of == role) for role in ROLES}
     return {**roles, "total": sum(roles.values()), "each": {f"{role} {pid}": rss for (role, pid), rss in each.items()}}
+
+
+def stolen() -> float:
+    """Seconds of this machine's processors that went to other machines, where it is virtual and says so.
+
+    >>> stolen() >= 0
+    True
+    """
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def _others(driver: psutil.Process, workers: set[int]) -> Iterable[psutil.Process]:

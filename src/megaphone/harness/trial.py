@@ -22,7 +22,7 @@ from megaphone.harness import counting
 from megaphone.harness.experiment import Parameters
 from megaphone.harness.latency import Histogram
 from megaphone.harness.observe import Observer
-from megaphone.harness.sampling import Sample, Sampler
+from megaphone.harness.sampling import Sample, Sampler, stolen
 from megaphone.harness.stage import Stage
 from megaphone.harness.timeline import Timeline
 
@@ -313,7 +313,7 @@ def _pids(control: Control | None) -> list[int]:
 def _extra(stage: Stage, control: Control | None) -> dict[str, Callable[[], float]]:
     beans = stage.spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()  # type: ignore[union-attr]
     moved = lambda: sum(migration.bytes_moved for migration in control.history()) if control else 0  # noqa: E731
-    return {"heap": lambda: beans.getHeapMemoryUsage().getUsed(), "moved": moved}
+    return {"heap": lambda: beans.getHeapMemoryUsage().getUsed(), "moved": moved, "stolen": stolen}
 
 
 def _peak(samples: Sequence[Sample]) -> Sample:
