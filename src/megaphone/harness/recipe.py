@@ -20,6 +20,8 @@ STEP_BINS = 64
 """Bins in a step of a tuned migration: each costs a message or two."""
 EPOCH_S = 0.25
 """About how long an epoch takes, to say how long a run will."""
+STEP_S = 0.1
+"""About how long a step of a tuned migration takes."""
 
 ALL_AT_ONCE = {"strategy": "all_at_once"}
 FLUID = {"strategy": "fluid"}
@@ -81,13 +83,33 @@ def seconds(parameters: Parameters) -> float:
 def trial_seconds(parameters: Parameters) -> float:
     """About how long a trial takes, once its state is there."""
     strategies = parameters["strategies"]
-    stretches = (2 * len(strategies) + 1) * (parameters["steady_s"] + parameters["settle_s"])
-    moved = parameters["bins"] / (4 if "drained" not in parameters else parameters["workers"])
-    moving = sum(2 * _steps(moved, options) * EPOCH_S for options in strategies)
+    stretches = _stretches(parameters) * (parameters["steady_s"] + parameters["settle_s"])
+    moving = sum(2 * _steps(parameters, options) * EPOCH_S for options in strategies)
     return float(parameters["warm_up_s"] + stretches + moving)
 
 
-def _steps(bins: float, options: Mapping[str, Any]) -> float:
+def as_long_steady(parameters: Parameters) -> Parameters:
+    """A run whose steady stretches together are at least as long as its first strategy takes, out and back.
+
+    What happens once in a minute is then as likely to be met by the one as by the other, and a maximum over the one can
+    be set beside a maximum over the other.
+
+    >>> run = counting("quick", "15 GB", bins=1 << 12, strategies=[{"strategy": "batched", "batch": 2}, ALL_AT_ONCE])
+    >>> round(as_long_steady(run)["steady_s"], 1), round(as_long_steady({**run, "drained": 1})["steady_s"], 1)
+    (21.5, 42.0)
+    """
+    moving = 2 * _steps(parameters, parameters["strategies"][0]) * STEP_S
+    # The last second of each stretch is left out.
+    return {**parameters, "steady_s": max(parameters["steady_s"], moving / _stretches(parameters) + 1)}
+
+
+def _stretches(parameters: Parameters) -> int:
+    """How many steady stretches a trial has: before each migration, out and back, and at the end."""
+    return 2 * len(parameters["strategies"]) + 1
+
+
+def _steps(parameters: Parameters, options: Mapping[str, Any]) -> float:
+    bins = parameters["bins"] / (4 if "drained" not in parameters else parameters["workers"])
     each = {"all_at_once": bins, "fluid": 1}.get(options["strategy"], options.get("batch", 16))
     return float(max(1.0, bins / each) * (1 + options.get("gap", 0)))
 
