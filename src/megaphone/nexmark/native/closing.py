@@ -8,7 +8,8 @@ import numpy as np
 from megaphone.dataflow.native import Waiting
 from megaphone.dataflow.records import Records
 from megaphone.engine.spark import operators
-from megaphone.nexmark.queries.closing import NO_BID, OPEN, highest_bids, opened
+from megaphone.nexmark.queries.auctions import Auctions
+from megaphone.nexmark.queries.closing import closed
 from megaphone.nexmark.queries.query import Streams, Windows
 
 if TYPE_CHECKING:
@@ -23,18 +24,14 @@ class Close:
     def __init__(self, column: str) -> None:
         """None yet; `column` says whose average they will count for."""
         self.column = column
-        self.open = np.empty(0, OPEN)
+        self.open = Auctions(bins=1)
         self.early_bids, self.early_auctions = Waiting(), Waiting()
 
     def step(self, bids: Records, auctions: Records, *, bound: int) -> dict[str, Any]:
         """Open the new auctions, judge the bids, close what has expired."""
         fresh, due = self.early_auctions.due(auctions, bound), self.early_bids.due(bids, bound)
-        rows = np.concatenate((self.open, opened(fresh, self.column)))
-        rows["price"] = price = highest_bids(rows, due)
-        expired = rows["expires"] < bound
-        self.open = rows[~expired]
-        won = rows[expired & (price != NO_BID)]
-        return {"auction": won["id"], self.column: won["of"], "price": won["price"], "expires": won["expires"]}
+        nowhere = np.zeros(len(fresh), np.uint32)
+        return closed(self.column, due, fresh, nowhere, self.open, np.array([bound]))
 
 
 def closed_auctions(control: "Control", streams: Streams, windows: Windows, column: str, name: str) -> "DataFrame":

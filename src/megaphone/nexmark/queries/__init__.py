@@ -3,11 +3,11 @@
     query         what all have in common: inputs, output, how to build it, the right answer
     q0, q1, q2    without state: pass-through, currency conversion, selection
     q3            people and auctions joined, for ever
-    q4, q6        averages over closed auctions, which closing makes for both
+    q4, q6        averages over closed auctions, which closing makes for both; auctions has the open ones
     q5            the auction with the most bids, in a sliding window
     q7            the highest bid of each window
     q8            new people who sell, in tumbling windows
-    bulk, shelf   what folds do with many bins at once, and how they keep rows by key
+    bulk, shelves what folds do with many bins at once, and how they keep rows by key
 
 Paper: the evaluation, NEXMark.
 """

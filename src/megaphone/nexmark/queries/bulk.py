@@ -39,31 +39,6 @@ def table(**columns: Array) -> Array:
     return rows
 
 
-def locate(keys: Int64s, wanted: Int64s) -> Places:
-    """Where each wanted key is among some distinct ones; -1 where it is not.
-
-    >>> locate(np.array([30, 10]), np.array([10, 20, 30, 40])).tolist()
-    [1, -1, 0, -1]
-    """
-    if not len(keys):
-        return np.full(len(wanted), -1)
-    first = keys.min()
-    width = int(keys.max() - first) + 1
-    if width > ROOM * (len(keys) + len(wanted)):
-        return _search(keys, wanted)
-    # One more place, for all that are outside.
-    places: Places = np.full(width + 1, -1)
-    places[keys - first] = np.arange(len(keys))
-    at = wanted - first
-    return places[np.where((at >= 0) & (at < width), at, width)]
-
-
-def _search(keys: Int64s, wanted: Int64s) -> Places:
-    order = keys.argsort()
-    at = order[keys.searchsorted(wanted, sorter=order).clip(max=len(keys) - 1)]
-    return np.where(keys[at] == wanted, at, -1)
-
-
 def tally(keys: Int64s) -> tuple[Int64s, Int64s]:
     """The distinct keys in order, and how often each is there.
 
@@ -168,6 +143,12 @@ class Dense:
         """Add to those of the keys from one on."""
         self.make_room(first, first + len(more))
         self.numbers[first - self.first :][: len(more)] += more
+
+    def put(self, keys: Int64s, numbers: Int64s | int) -> None:
+        """Let some keys have these."""
+        if len(keys):
+            self.make_room(int(keys.min()), int(keys.max()) + 1)
+            self.numbers[keys - self.first] = numbers
 
     def of(self, keys: Int64s) -> Int64s:
         """Those of some keys."""

@@ -135,7 +135,8 @@ class Chunk:
     def of_bin(self, bin: BinId) -> Rows:
         """The counts of one bin; the first to ask for one has them sorted for all."""
         order, owners = self._by_bin
-        start, stop = owners.searchsorted((bin, bin + 1))
+        # Of their own type: else all of them are converted first.
+        start, stop = owners.searchsorted(np.array((bin, bin + 1), owners.dtype))
         return self._rows(order[start:stop])
 
     @cached_property
