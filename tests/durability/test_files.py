@@ -56,6 +56,21 @@ def test_anything_with_memory_is_a_part(folder):
     assert read(folder) == [b"arrow", b"view", b"array", struct.pack("<q", 7)]
 
 
+@pytest.mark.parametrize("look", [Folder.sizes, Folder.folders, Folder.drafts])
+def test_folder_that_is_made_while_it_is_looked_for_is_no_error(folder, tmp_path, look):
+    class Made:
+        """A file system that does what Arrow's was seen to, in an epoch that had two workers begin their logs."""
+
+        def get_file_info(self, selector):
+            if (tmp_path / "log").exists():
+                return arrow.get_file_info(selector)
+            (tmp_path / "log").mkdir()
+            raise FileNotFoundError(errno.ENOENT, "Cannot list directory")
+
+    arrow, folder._fs = folder._fs, Made()
+    assert look(folder, "log") == []
+
+
 def test_newer_file_takes_the_place_of_the_older(folder):
     folder.write("f", "plan", [b"old"])
     folder.write("f", "plan", [b"new"])

@@ -74,8 +74,7 @@ class Folder:
 
     def sizes(self, folder: str) -> list[tuple[str, int]]:
         """The complete files in a folder and their bytes."""
-        selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
-        found = ((info.base_name, info.size) for info in self._fs.get_file_info(selector) if info.is_file)
+        found = ((info.base_name, info.size) for info in self._infos(folder) if info.is_file)
         # Hidden ones are not ours: NFS hides what was deleted while somebody had it open.
         return sorted((name, size) for name, size in found if not name.endswith(TEMPORARY) and name[0] != ".")
 
@@ -89,9 +88,7 @@ class Folder:
 
     def folders(self, folder: str) -> list[str]:
         """The folders in a folder, without it, in order."""
-        selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
-        kinds = self._fs.get_file_info(selector)
-        return sorted(info.base_name for info in kinds if info.type == pafs.FileType.Directory)
+        return sorted(info.base_name for info in self._infos(folder) if info.type == pafs.FileType.Directory)
 
     def remove(self, name: str) -> None:
         """Delete a file, if it is there."""
@@ -102,9 +99,16 @@ class Folder:
 
     def drafts(self, folder: str) -> list[str]:
         """What is being written in a folder, or was when its writer died."""
+        return [info.base_name for info in self._infos(folder) if info.base_name.endswith(TEMPORARY)]
+
+    def _infos(self, folder: str) -> list[pafs.FileInfo]:
+        """All that is in a folder; nothing if there is none."""
         selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
-        names = (info.base_name for info in self._fs.get_file_info(selector))
-        return [name for name in names if name.endswith(TEMPORARY)]
+        try:
+            return list(self._fs.get_file_info(selector))
+        except FileNotFoundError:
+            # Arrow finds none, then looks whether there is one: another process has made it in between.
+            return list(self._fs.get_file_info(selector))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
