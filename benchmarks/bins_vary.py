@@ -81,8 +81,8 @@ EXPERIMENT = Experiment(
     paper="figure 16",
     claim="with more bins the maximum latency of fluid and batched falls while they take as long; all-at-once stays.",
     word=(
-        "More bins are smaller steps, as in the paper. But a step is seen only as far as it takes longer than Spark's "
-        "epoch, and memory is lent at gigabytes a second: so the fall is small here."
+        "More bins are smaller steps, as in the paper, until a step is lost in Spark's epoch: memory is lent at "
+        "gigabytes a second, so that is soon. And a step takes an epoch, however small: more bins take longer."
     ),
     criteria=("J1",),
     runs=runs,
