@@ -92,7 +92,7 @@ def test_adaptive_plan_is_thought_through():
     for name in ("left", "right"):
         meter.hear(name, WorkerId(0), NOTHING, Tally.of(range(8), [50_000_000] * 8), 0, 0, 0)
     pulled(meter, 100_000_000, 1.0)
-    plan = make_plan(HERE, THERE, latency_target=meter.steady_s + 2.6)
+    plan = make_plan(HERE, THERE, latency_target=2 * meter.steady_s + 2.6)
     # A bin takes a second, and two fit into 0.8 * 2.6 s.
     assert forecast(plan, meter).estimate.steps == 5
     assert str(forecast(plan, meter)).splitlines()[0].endswith("s; about 800.0 MB in 5 steps and 9.0 s")

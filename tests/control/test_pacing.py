@@ -30,19 +30,21 @@ def test_at_least_one_bin_goes_and_never_more_than_twice_the_last_step(weights, 
 
 @given(positive, positive, positive)
 def test_step_that_broke_the_target_is_followed_by_a_smaller_one(moved, steady, spare):
-    target = steady + spare
-    assert allowance(moved, target * 1.01, steady, target) < moved
+    target = 2 * steady + spare
+    longest = target - steady
+    assert allowance(moved, longest * 1.01, steady, target) < moved
 
 
 @given(positive, st.floats(0.01, 10), positive)
 def test_next_step_would_stay_within_the_target_if_bytes_take_as_long_as_before(moved, cost, steady):
-    target = steady + 1.0
+    target = 2 * steady + 1.0
     allowed = allowance(moved, steady + cost, steady, target)
     assert steady + cost * allowed / moved <= steady + SAFETY * 1.0 + 1e-9
 
 
-def test_target_that_even_a_steady_epoch_breaks_moves_one_bin_at_a_time():
-    assert stride([1.0] * 9, moved=4, took_s=3.0, steady_s=2.0, target_s=1.0) == 1
+@pytest.mark.parametrize("target", [1.0, 3.0, 4.0])
+def test_target_that_even_two_steady_epochs_break_moves_one_bin_at_a_time(target):
+    assert stride([1.0] * 9, moved=4, took_s=2.5, steady_s=2.0, target_s=target) == 1
 
 
 class Machine:
@@ -84,11 +86,12 @@ def test_cheap_moves_double_from_step_to_step():
 
 
 def test_dear_moves_settle_within_the_target():
-    # A bin takes 50 ms, so that six fit into the 0.3 s that 0.8 * (0.5 - 0.1) leave.
+    # A bin takes 50 ms, so that four fit into the 0.24 s that 0.8 * (0.5 - 2 * 0.1) leave.
     steps = Machine(seconds_per_byte=50e-6, target=0.5).run()
     assert sum(bins for bins, _ in steps) == BINS // 2
-    assert max(seconds for _, seconds in steps) <= 0.5
-    assert max(bins for bins, _ in steps) == 6
+    # Who has just missed the epoch waits for it, and then for the next, which is steady.
+    assert max(seconds for _, seconds in steps) + 0.1 <= 0.5
+    assert max(bins for bins, _ in steps) == 4
 
 
 def test_steps_shrink_when_moving_becomes_slower():
@@ -98,7 +101,7 @@ def test_steps_shrink_when_moving_becomes_slower():
     machine.seconds_per_byte = 100e-6
     first, *rest = [step for step in machine.run() if step[0]]
     assert first[1] > 0.5
-    assert all(seconds <= 0.5 for _, seconds in rest)
+    assert all(seconds + 0.1 <= 0.5 for _, seconds in rest)
 
 
 def test_progress_counts_bins_whatever_the_steps():

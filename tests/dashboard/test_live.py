@@ -150,7 +150,7 @@ def test_rebalance_goes_by_keyboard_alone(page, expect, command):
     expect(page.locator("#start")).to_be_focused()
     expect(page.locator("#plan-title")).to_have_text("The plan: rebalance, adaptive")
     page.keyboard.press("Enter")
-    expect(page.locator("#under-way")).to_have_text(re.compile(r"adaptive, epochs within 30.0 s: done in "))
+    expect(page.locator("#under-way")).to_have_text(re.compile(r"adaptive, records within 30.0 s: done in "))
     migration = command("history")[-1]
     assert (migration["latency_target"], migration["bins_moved"]) == (30.0, 1)
     assert cells(page, "workers", 6) == [str(BINS // 4)] * 4

@@ -1,8 +1,9 @@
 """Pacing: how much the next step of an adaptive migration may move, by what the last one cost.
 
-A step costs what its epoch took longer than one without. The next step is the larger, the more of the latency target
-was left over, at most twice as large; one that broke the target is followed by a smaller one. It is decided between
-two epochs and saved with them, so that an epoch that is planned once more gets the same step.
+A step costs what its epoch took longer than one without. A record that comes just after an epoch has begun waits for
+all of it, and then for its own: so both must fit into the latency target. The next step is the larger, the more of the
+target was left over, at most twice as large; one that broke it is followed by a smaller one. It is decided between two
+epochs and saved with them, so that an epoch that is planned once more gets the same step.
 Neighbours: controller.py issues it, meter.py measures.
 """
 
@@ -40,6 +41,6 @@ def stride(weights: Iterable[float], moved: float, took_s: float, steady_s: floa
 
 def allowance(moved: float, took_s: float, steady_s: float, target_s: float) -> float:
     """How much weight the next step may have."""
-    spare = SAFETY * (target_s - steady_s)
+    spare = SAFETY * (target_s - 2 * steady_s)
     cost = max(took_s - steady_s, 1e-6)
     return min(GROWTH, max(0.0, spare) / cost) * moved

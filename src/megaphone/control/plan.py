@@ -150,7 +150,7 @@ class Plan:
         if self.latency_target is None:
             head += f" in {len(self.steps)} steps"
         else:
-            head += f", epochs within {self.latency_target:g} s"
+            head += f", records within {self.latency_target:g} s"
         head += f", {self.gap} epochs apart" if self.gap else ""
         head += f"; {self.estimate}" if self.estimate else ""
         return "\n".join([head, *(f"  step {number}: {step}" for number, step in enumerate(self.steps))])

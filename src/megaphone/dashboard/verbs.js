@@ -41,7 +41,7 @@ export class Migration {
 }
 
 function heading(one) {
-  const target = one.latency_target === null ? "" : `, epochs within ${seconds(one.latency_target)}`;
+  const target = one.latency_target === null ? "" : `, records within ${seconds(one.latency_target)}`;
   const took = one.ended_s === null ? "" : ` in ${seconds(one.seconds)}`;
   return `#${one.number} ${one.strategy}${target}: ${one.phase}${took}`;
 }
