@@ -6,16 +6,14 @@ many auctions are open.
 Neighbours: closing.py.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
 from megaphone.bins import BinArray, BinId
 from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.notificator import Notificator
-from megaphone.dataflow.records import Records, argsort
-from megaphone.nexmark.queries.bulk import Array, Dense, Int64s, Places
+from megaphone.dataflow.records import Records
+from megaphone.nexmark.queries.bulk import Array, ByBin, Dense, Int64s, Places
 from megaphone.progress import END, Time
 
 OPEN = np.dtype([(name, np.int64) for name in ("id", "opened", "expires", "reserve", "of", "price")])
@@ -27,26 +25,6 @@ FEW = 4096
 """Places that there are in any case."""
 SHARE = 64
 """All are sorted by bin again when one in so many has come since."""
-
-
-@dataclass(frozen=True, eq=False)
-class ByBin:
-    """Places, sorted by bin."""
-
-    at: Places
-    owners: BinArray
-
-    @classmethod
-    def of(cls, at: Places, owners: BinArray) -> "ByBin":
-        """Sort them."""
-        order = argsort(owners)
-        return cls(at[order], owners[order])
-
-    def bin(self, bin: BinId) -> Places:
-        """Those of a bin."""
-        start, stop = self.owners.searchsorted(np.array((bin, bin + 1), self.owners.dtype))
-        return self.at[start:stop]
-
 
 NO_PLACES = ByBin(np.empty(0, np.intp), np.empty(0, np.uint32))
 

@@ -4,13 +4,15 @@ What belongs together (an auction and its bids) is in one bin, so rows of many b
 Neighbours: the queries; shelves.py.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from megaphone.dataflow.records import Records
+from megaphone.bins import BinArray
+from megaphone.dataflow.records import Records, argsort
 
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
@@ -123,6 +125,30 @@ def micros(records: Records, name: str) -> Int64s:
 def texts(records: Records, name: str) -> Array:
     """A column of texts as NumPy's own bytes, which move and travel like numbers."""
     return np.array(records.data.column(name).cast(pa.binary()).to_pylist(), "S")
+
+
+@dataclass(frozen=True, eq=False)
+class ByBin:
+    """Places, sorted by bin.
+
+    >>> ByBin.of(np.array([5, 6, 7]), np.array([2, 1, 2], np.uint32)).bin(2).tolist()
+    [5, 7]
+    """
+
+    at: Places
+    owners: BinArray
+
+    @classmethod
+    def of(cls, at: Places, owners: BinArray) -> "ByBin":
+        """Sort them."""
+        order = argsort(owners)
+        return cls(at[order], owners[order])
+
+    def bin(self, bin: int) -> Places:
+        """Those of a bin."""
+        # Of their own type: else all of them are converted first.
+        start, stop = self.owners.searchsorted(np.array((bin, bin + 1), self.owners.dtype))
+        return self.at[start:stop]
 
 
 class Dense:

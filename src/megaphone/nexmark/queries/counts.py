@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from megaphone.bins import BinArray, BinId
 from megaphone.dataflow.joint import Joint
-from megaphone.dataflow.records import argsort
-from megaphone.nexmark.queries.bulk import Dense, Int64s, Places, among, changes, tally
+from megaphone.nexmark.queries.bulk import ByBin, Dense, Int64s, Places, among, changes, tally
 
 PARTS = 4
 """Of a window: a chunk spans no more than one of so many parts of it, unless it came so."""
@@ -134,15 +133,11 @@ class Chunk:
 
     def of_bin(self, bin: BinId) -> Rows:
         """The counts of one bin; the first to ask for one has them sorted for all."""
-        order, owners = self._by_bin
-        # Of their own type: else all of them are converted first.
-        start, stop = owners.searchsorted(np.array((bin, bin + 1), owners.dtype))
-        return self._rows(order[start:stop])
+        return self._rows(self._by_bin.bin(bin))
 
     @cached_property
-    def _by_bin(self) -> tuple[Places, BinArray]:
-        order = argsort(self.owners)
-        return order, self.owners[order]
+    def _by_bin(self) -> ByBin:
+        return ByBin.of(np.arange(len(self)), self.owners)
 
     def _rows(self, at: Places) -> Rows:
         return self.keys[at] & (AUCTIONS - 1), self.keys[at] >> AUCTION_BITS, self.bids[at]
