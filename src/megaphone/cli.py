@@ -10,8 +10,8 @@
     megaphone bench VERB                the evaluation: list, run, plot, compare
 
 It answers on standard output, and says on standard error, in one sentence, what is wrong. Exit codes: 0 done; 1 if it
-cannot be done, or was cancelled; 2 for wrong arguments and what the query refuses; 3 if no such query runs; 130 after
-Ctrl-C, which ends the waiting and not the migration; 141 when nobody reads on.
+cannot be done, has failed or was cancelled; 2 for wrong arguments and what the query refuses; 3 if no such query runs;
+130 after Ctrl-C, which ends the waiting and not the migration; 141 when nobody reads on.
 """
 
 import argparse

@@ -193,3 +193,17 @@ def test_waiting_in_vain_says_how_far_it_got():
     with pytest.raises(TimeoutError, match="fluid running: 1 of 3 steps, 1 of 3 bins"):
         migration.wait(0)
     assert migration.duration_s >= 0
+
+
+def test_failed_migration_says_why_and_takes_those_behind_it_along():
+    controller, (first, second) = controlled(fluid(), make_plan(THERE, BACK))
+    issue(controller, 0)
+    controller.step_completed(Time(1))
+    after_one_step = Assignment([1, *HERE.owners.tolist()[1:]])
+    assert controller.fail(after_one_step, "bin 1 cannot travel") is first
+    assert (first.phase, first.reason) == ("failed", "bin 1 cannot travel")
+    assert str(first) == "fluid failed: 1 of 3 steps, 1 of 3 bins; bin 1 cannot travel"
+    assert (second.phase, second.reason) == ("failed", "migration 0, which comes before it, has failed")
+    assert (controller.current, controller.expected) == (None, after_one_step)
+    first.wait(0)
+    second.wait(0)

@@ -18,7 +18,7 @@ from megaphone.control.plan import Plan, Step
 from megaphone.errors import PlanError
 from megaphone.progress import Time
 
-Phase = Literal["waiting", "running", "paused", "done", "cancelled"]
+Phase = Literal["waiting", "running", "paused", "done", "cancelled", "failed"]
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +39,8 @@ class Migration:
     asked_s: float = field(default_factory=time.time)
     began_s: float | None = None
     ended_s: float | None = None
+    reason: str | None = None
+    """Why it failed."""
     _ended: Event = field(default_factory=Event, repr=False)
 
     @property
@@ -52,19 +54,20 @@ class Migration:
         return 0.0 if self.began_s is None else (self.ended_s or time.time()) - self.began_s
 
     def wait(self, timeout: float | None = None) -> "Migration":
-        """Block until it is done or cancelled."""
+        """Block until it is done or cancelled, or has failed: its phase says which."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"migration not complete after {timeout} s: {self}")
         return self
 
-    def end(self, phase: Phase) -> None:
-        """Nothing more happens to it."""
-        self.phase, self.ended_s = phase, time.time()
+    def end(self, phase: Phase, reason: str | None = None) -> None:
+        """Nothing more happens to it; a reason says why it failed."""
+        self.phase, self.ended_s, self.reason = phase, time.time(), reason
         self._ended.set()
 
     def __str__(self) -> str:
         steps = f"{self.completed} of {len(self.plan.steps)} steps, " if self.plan.latency_target is None else ""
-        return f"{self.plan.strategy} {self.phase}: {steps}{self.bins_moved} of {len(self.plan.moves)} bins"
+        because = f"; {self.reason}" if self.reason else ""
+        return f"{self.plan.strategy} {self.phase}: {steps}{self.bins_moved} of {len(self.plan.moves)} bins{because}"
 
 
 class Controller:
@@ -186,6 +189,16 @@ class Controller:
             self._finish("cancelled")
         return migration
 
+    def fail(self, current: Assignment, reason: str) -> Migration:
+        """End the migration under way, of which no step is in flight, and those that started from its end."""
+        migration = self._require()
+        assert not self._in_flight
+        while len(self._queue) > 1:
+            self._queue.pop().end("failed", f"migration {migration.number}, which comes before it, has failed")
+        self._expected = current
+        self._finish("failed", reason)
+        return migration
+
     @property
     def left(self) -> tuple[Step, ...]:
         """What the migration under way has still to issue."""
@@ -210,11 +223,11 @@ class Controller:
     def _left(self, migration: Migration) -> Iterator[Step]:
         yield from migration.plan.steps[migration.issued :]
 
-    def _finish(self, phase: Phase) -> None:
-        if phase == "cancelled":
-            # Whoever cancels a migration does not want to wait for its gap either.
+    def _finish(self, phase: Phase, reason: str | None = None) -> None:
+        if phase != "done":
+            # A migration that is given up leaves no gap to wait for.
             self.resume_at = None
-        self._queue.popleft().end(phase)
+        self._queue.popleft().end(phase, reason)
 
     def _stoppable(self) -> Migration:
         migration = self._require()

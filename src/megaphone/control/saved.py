@@ -34,6 +34,7 @@ class SavedMigration:
     began_s: float | None
     ended_s: float | None
     stride: int = 1
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ def _save_migration(migration: Migration) -> SavedMigration:
         migration.began_s,
         migration.ended_s,
         migration.stride,
+        migration.reason,
     )
 
 
@@ -153,6 +155,6 @@ def _restore_migration(saved: SavedMigration, plan: Plan) -> Migration:
         saved.began_s,
     )
     if saved.ended_s is not None:
-        migration.end(saved.phase)
+        migration.end(saved.phase, saved.reason)
         migration.ended_s = saved.ended_s
     return migration

@@ -23,7 +23,7 @@ import xxhash
 
 from megaphone.errors import CheckpointError
 
-VERSION = 1
+VERSION = 2
 """Of every file here. A reader refuses what it does not know."""
 
 BLOCK = 64

@@ -112,7 +112,7 @@ def _move(arguments: argparse.Namespace) -> int:
     if not arguments.no_wait:
         migration = wait_for(entry, query, migration, quiet=arguments.json)
     _show(arguments, migration, lambda view: [view["text"]])
-    return FAILED if migration["phase"] == "cancelled" else DONE
+    return FAILED if migration["phase"] in ("cancelled", "failed") else DONE
 
 
 def _tell(arguments: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ METRICS = {
     "megaphone_imbalance_ratio": ("gauge", "The busiest worker's records over the mean of all; 1 is even."),
     "megaphone_moved_bytes_total": ("counter", "Bytes of state that have moved between workers."),
     "megaphone_move_bytes_per_second": ("gauge", "How fast bins have travelled lately, or are assumed to."),
-    "megaphone_migrations_total": ("counter", "Migrations that have ended, by how: done or cancelled."),
+    "megaphone_migrations_total": ("counter", "Migrations that have ended, by how: done, cancelled or failed."),
     "megaphone_migration_bins": ("gauge", "Bins of the migration under way; 0 if there is none."),
     "megaphone_migration_bins_moved": ("gauge", "Bins of it that have arrived."),
     "megaphone_migration_paused": ("gauge", "1 while the migration under way is paused, else 0."),
@@ -90,7 +90,7 @@ def _samples(status: Status) -> Iterator[Sample]:
         yield Sample("megaphone_worker_state_bytes", worker.state_bytes, labels)
         if worker.memory_bytes is not None:
             yield Sample("megaphone_worker_memory_bytes", worker.memory_bytes, labels)
-    for phase in ("done", "cancelled"):
+    for phase in ("done", "cancelled", "failed"):
         ended = status.migrations.get(phase, 0)
         yield Sample("megaphone_migrations_total", ended, {**query, "phase": phase})
 

@@ -34,6 +34,7 @@ def of_migration(migration: Migration, left: Estimate | None = None) -> View:
         "asked_s": migration.asked_s,
         "began_s": migration.began_s,
         "ended_s": migration.ended_s,
+        "reason": migration.reason,
         "text": str(migration),
     }
 
