@@ -49,7 +49,17 @@ def test_nothing_moves_within_the_tolerance(drawn):
         assert even(current, load, sizes, WORKERS) == current
 
 
+def one_goes_back_after_another():
+    """Bin 22 fits on worker 0 again only when another bin has left it."""
+    owners, load, sizes = np.zeros(36, int), np.zeros(36), np.zeros(36, int)
+    owners[22] = 1
+    load[[18, 19, 20, 21, 22, 29, 30]] = 16, 1000, 1000, 1000, 84, 1000, 38
+    sizes[[20, 21, 30]] = 57, 57, 1
+    return Assignment(owners), load, sizes
+
+
 @given(loaded())
+@example(one_goes_back_after_another())
 def test_no_single_move_could_have_been_left_out(drawn):
     current, load, sizes = drawn
     target = even(current, load, sizes, WORKERS)

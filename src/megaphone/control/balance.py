@@ -6,8 +6,6 @@ that merely wavers brings no bin back.
 Neighbours: load.py has the weights, targets.py does the same for numbers of bins.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -83,15 +81,22 @@ class _Scale:
         """Take back the moves that turn out not to be needed, the largest first; only of a result that is level."""
         if self.busiest > enough:
             return
-        for bin in self._moved():
-            there = int(self.owners[bin])
-            self._put(bin, int(self._before[bin]))
-            if self.busiest > enough:
-                self._put(bin, there)
+        # A bin that goes back makes room where it was: another one may fit there now.
+        while any([self._goes_back(bin, enough * self._mean) for bin in self._moved()]):
+            pass
 
-    def _moved(self) -> Iterator[int]:
+    def _moved(self) -> list[int]:
         moved = np.flatnonzero((self.owners != self._before) & (self._before < self._workers))
-        yield from moved[np.argsort(-self._bytes[moved], kind="stable")].tolist()
+        bins: list[int] = moved[np.argsort(-self._bytes[moved], kind="stable")].tolist()
+        return bins
+
+    def _goes_back(self, bin: int, limit: float) -> bool:
+        """Put a bin back where it was, if that worker's load stays within a limit."""
+        before = int(self._before[bin])
+        fits = bool(self._loads[before] + self._load[bin] <= limit)
+        if fits:
+            self._put(bin, before)
+        return fits
 
     def _best(self, busiest: int, idlest: int) -> int | None:
         """The bin that takes most off the busiest for its bytes, and leaves the idlest below where the busiest was."""
