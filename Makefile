@@ -12,7 +12,7 @@ LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java check format test test-fast test-spark chaos cluster-test soak test-nexmark test-bench test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
+.PHONY: help setup java check format test test-fast fuzz test-spark chaos cluster-test soak test-nexmark test-bench test-dashboard demo bench bench-smoke bench-count bench-durability bench-nexmark bench-balancer lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ test: setup java check  ## everything a change must pass: checks, tests, Spark a
 
 test-fast: setup  ## tests without Spark: seconds
 	$(PYTEST) -m "not spark and not cluster and not slow and not browser"
+
+fuzz: setup  ## tests without Spark on examples never drawn before: minutes; what fails is kept as @example
+	MEGAPHONE_EXAMPLES=new $(PYTEST) -n 2 --timeout 1800 -m "not spark and not cluster and not slow and not browser" tests
 
 test-spark: setup java  ## tests on Spark, clusters of processes included
 	$(WITH_JAVA) $(PYTEST) -m "spark or cluster"
