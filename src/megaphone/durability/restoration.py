@@ -14,6 +14,7 @@ from megaphone.control.plan import Plan, step_to
 from megaphone.control.saved import restore
 from megaphone.durability.log import read_entry
 from megaphone.durability.store import Command, LogFile, Store, StoredPlan
+from megaphone.durability.unread import unread
 from megaphone.errors import CheckpointError, PlanError
 from megaphone.progress import Time
 
@@ -31,7 +32,10 @@ def restored(store: Store, epoch: int, clocks: Clocks, keep: Keep = lambda numbe
     """
     plans = store.plans()
     last = max(plans, default=-1)
-    if epoch not in (last, last + 1):
+    if epoch > last + 1:
+        fact = f"the last plan in {store.folder.uri} is of epoch {last}: no worker has applied epoch {last + 1}"
+        raise unread(store.checkpoint, last + 1, fact)
+    if epoch < last:
         raise CheckpointError(
             f"the query goes on at epoch {epoch}, but the last plan in {store.folder.uri} is of epoch {last}"
         )
@@ -111,6 +115,5 @@ def _hear_reports(store: Store, epochs: Epochs, stored: StoredPlan) -> None:
         seen = [Time(time) for time in entry.head.seen]
         epochs.report(operator, stored.epoch, [entry.report], seen, Time(entry.head.frontier))
     if epochs.silent:
-        raise CheckpointError(
-            f"workers {sorted(epochs.silent)} have no entry for epoch {stored.epoch} in {store.folder.uri}/log"
-        )
+        fact = f"workers {sorted(epochs.silent)} have no entry in {store.folder.uri}/log for epoch {stored.epoch}"
+        raise unread(store.checkpoint, stored.epoch, fact)

@@ -18,6 +18,7 @@ from megaphone.control.epochs import EpochPlan
 from megaphone.control.plan import Plan
 from megaphone.durability.manifest import Manifest, Shape
 from megaphone.durability.store import Command, Store
+from megaphone.durability.unread import unread
 from megaphone.engine.spark.memoir import Memoir, obey
 from megaphone.engine.spark.messages import (
     AliveQuestion,
@@ -95,6 +96,7 @@ class Run:
         self.lock = threading.RLock()
         self.specs = dict(terms.specs)
         self.bounded = terms.bounded
+        self._checkpoint = terms.checkpoint
         self.placement = Placement(executors)
         shapes = {name: spec.shape for name, spec in self.specs.items()}
         self._memoir = Memoir(
@@ -132,11 +134,12 @@ class Run:
         return PlanAnswer.of(plan, question.known, self.placement.seats(), spawn)
 
     def _open(self, epoch: int) -> EpochPlan:
+        last = self.epochs.epoch
         if self.epochs.silent:
-            raise PlanError(
-                f"epoch {self.epochs.epoch} of query {self.key.query} was committed, but workers "
-                f"{sorted(self.epochs.silent)} were not asked for it: the sink must read all rows of every epoch"
-            )
+            workers = f"workers {sorted(self.epochs.silent)}"
+            raise unread(self._checkpoint, last, f"{workers} have not applied epoch {last}")
+        if last >= 0 and epoch > last + 1:
+            raise unread(self._checkpoint, last + 1, f"no worker has applied epoch {last + 1}")
         reach("before-plan", self.epochs.controller.current is not None)
         needed_from = self.epochs.needed_from
         # Never in the first epoch: it may be one that was closing when the driver died, and data has come since.
