@@ -154,7 +154,6 @@ def test_spark_may_count_its_partitions_anew_behind_it(spark, feed, start):
     assert Counter(map(tuple, running.outputs)) == counted(words * 2) + Counter([("OTHER", 0)])
 
 
-
 def test_epoch_of_which_a_sink_left_rows_unread_can_be_repeated(spark, feed, tmp_path):
     """The error says how; until that is done the query does not go on, with a sink that reads all rows either."""
     control = megaphone.Control(spark, workers=2, bins=BINS)

@@ -82,8 +82,8 @@ class _Scale:
         if self.busiest > enough:
             return
         # A bin that goes back makes room where it was: another one may fit there now.
-        while any([self._goes_back(bin, enough * self._mean) for bin in self._moved()]):
-            pass
+        while [bin for bin in self._moved() if self._goes_back(bin, enough * self._mean)]:
+            continue
 
     def _moved(self) -> list[int]:
         moved = np.flatnonzero((self.owners != self._before) & (self._before < self._workers))
