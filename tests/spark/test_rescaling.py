@@ -6,7 +6,10 @@ Would catch a worker whose slot nobody feeds, bins lost with a surplus worker, a
 import os
 from collections import Counter
 
+import pytest
+
 import megaphone
+from megaphone.errors import PlanError
 
 BINS, KEYS = 16, 60
 
@@ -111,3 +114,28 @@ def test_rescaling_twice_to_the_same_number_ends_no_worker_that_owns_bins(spark,
     check(running, source)
     wait_until(lambda: len(workers(control)) == 2, "two workers")
     assert control.status()[0].recoveries == ()
+
+
+def test_verb_right_after_a_restart_means_the_run_that_is_alive(spark, feed, new_query, tmp_path):
+    """And is done there, once: it is not found in the checkpoint at the next start."""
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    source = feed("k long")
+    counts = megaphone.state_machine(control, source.frame, "k", count, "k long, n long, pid int")
+    phases, runs = [], []
+    for start in range(3):
+        running = new_query(counts, tmp_path / "checkpoint")
+        try:
+            if start < 2:
+                phases.append(control.migrate([start] * BINS).wait(120).phase)
+            source.send([(key,) for key in range(10)])
+            running.settle()
+            (status,) = control.status()
+            runs.append((status.run, [migration.number for migration in control.history()]))
+            assert status.run == str(running.query.runId)
+        finally:
+            running.query.stop()
+        with pytest.raises(PlanError, match="no query is running"):
+            control.migrate([0] * BINS)
+    assert phases == ["done", "done"]
+    assert [numbers for _, numbers in runs] == [[0], [0, 1], [0, 1]]
+    assert set(status.assignment.owners) == {1}

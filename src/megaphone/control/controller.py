@@ -18,7 +18,8 @@ from megaphone.control.plan import Plan, Step
 from megaphone.errors import PlanError
 from megaphone.progress import Time
 
-Phase = Literal["waiting", "running", "paused", "done", "cancelled", "failed"]
+Phase = Literal["waiting", "running", "paused", "done", "cancelled", "failed", "interrupted"]
+"""Of an interrupted migration the query has ended; from its checkpoint it goes on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +55,7 @@ class Migration:
         return 0.0 if self.began_s is None else (self.ended_s or time.time()) - self.began_s
 
     def wait(self, timeout: float | None = None) -> "Migration":
-        """Block until it is done or cancelled, or has failed: its phase says which."""
+        """Block until it has ended: its phase says whether it is done, cancelled, failed or interrupted."""
         if not self._ended.wait(timeout):
             raise TimeoutError(f"migration not complete after {timeout} s: {self}")
         return self
@@ -198,6 +199,12 @@ class Controller:
         self._expected = current
         self._finish("failed", reason)
         return migration
+
+    def interrupt(self) -> None:
+        """The query has ended, and with it the waiting for what was still to migrate."""
+        while self._queue:
+            reason = "the query has ended; the migration goes on when it is started again from its checkpoint"
+            self._queue.popleft().end("interrupted", reason)
 
     @property
     def left(self) -> tuple[Step, ...]:

@@ -264,14 +264,21 @@ class Control:
         return narrowed
 
     def runs(self) -> list[Run]:
-        """The queries that run on it."""
+        """The queries that run on it: not one that was stopped a moment ago."""
+        self.coordinator.end_inactive()
         runs = self.coordinator.runs_of(self.name)
         return [run for run in runs if self._query in (None, run.key.query)]
 
     def _run(self, timeout: float = 30.0) -> Run:
         """The run that verbs act on; a query that was just started is waited for."""
-        runs = _until(lambda: self.runs() or None, timeout if self.spark.streams.active else 0.0, self._no_query)
+        runs = _until(self._begun_runs, timeout if self.spark.streams.active else 0.0, self._no_query)
         return self._only(runs)
+
+    def _begun_runs(self) -> list[Run] | None:
+        """The queries that run on it, also those that have had no data yet; None if there are none."""
+        if not self.runs():
+            self.coordinator.begin_active(self.name)
+        return self.runs() or None
 
     def _only(self, runs: list[Run]) -> Run:
         if len(runs) > 1:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -154,9 +155,19 @@ class Coordinator(Service):
             known = self.runs.get(key)
         if known is not None:
             return known
-        run = self._begin(question)
+        run = self._begin(key, question.epoch)
         self._tell([run])
         return run
+
+    def begin_active(self, control: str) -> None:
+        """Begin the runs of active queries that had no epoch yet: a stream may be idle, and a verb need not wait."""
+        begun = {key.run for key in list(self.runs)}
+        for query in [query for session in self._sessions for query in session.streams.active]:
+            key = Key(str(query.id), str(query.runId), control)
+            # Spark makes its plan in a thread of its own, and does not let us ask for it before.
+            with contextlib.suppress(Py4JError):
+                if key.run not in begun and _is_in_plan(query, control):
+                    self._tell([self._begin(key, _next_epoch(query))])
 
     def _tell(self, runs: Iterable[Run]) -> None:
         """The offices of some runs learn that they have begun or ended."""
@@ -165,8 +176,7 @@ class Coordinator(Service):
             if office is not None:
                 office.update([run.query for run in self.runs_of(name)])
 
-    def _begin(self, question: PlanQuestion) -> Run:
-        key = question.key
+    def _begin(self, key: Key, epoch: int) -> Run:
         with self._lock:
             if key not in self.runs:
                 definition = self.definitions.get(key.control)
@@ -175,7 +185,7 @@ class Coordinator(Service):
                 self.runs[key] = Run(
                     key,
                     self._terms(key, definition),
-                    question.epoch,
+                    epoch,
                     self._caller,
                     self._executors,
                     lambda epoch: self._only_control_advanced(key.query, epoch),
@@ -233,20 +243,24 @@ class Coordinator(Service):
         return any(rings) if rings else bell.bounded
 
     def _watch(self) -> None:
-        """End the runs of queries that are no longer active."""
+        """Look now and then whether a query has ended."""
         while not self._closed.wait(LOOK_EVERY_S):
-            if not self.runs:
-                continue
-            # The runs first: one that begins while we look must not seem to have ended.
-            known = list(self.runs)
-            active = self._active_runs()
-            with self._lock:
-                ended = [self.runs.pop(key) for key in known if active is not None and key.run not in active]
-            for run in ended:
-                run.close()
-            self._tell(ended)
+            self.end_inactive()
             if self._spark.sparkContext._jsc is None:
                 self.close()
+
+    def end_inactive(self) -> None:
+        """End the runs of queries that are no longer active."""
+        # The runs first: one that begins while we look must not seem to have ended.
+        known = list(self.runs)
+        active = self._active_runs() if known else set()
+        if active is None:
+            return
+        with self._lock:
+            ended = [self.runs.pop(key) for key in known if key.run not in active and key in self.runs]
+        for run in ended:
+            run.close()
+        self._tell(ended)
 
     def _active_runs(self) -> set[str] | None:
         """The runs that go on; none if Spark is gone; unknown if it did not answer this time."""
@@ -283,6 +297,17 @@ class Coordinator(Service):
         log = query_object._jsq.streamingQuery().offsetLog()
         now, before = (_without_control(log.get(number).get().toString()) for number in (epoch, epoch - 1))
         return now == before
+
+
+def _is_in_plan(query: StreamingQuery, control: str) -> bool:
+    """Does a query have an operator of a control?"""
+    return control in dict(marks(query._jsq.streamingQuery().logicalPlan().toString()))
+
+
+def _next_epoch(query: StreamingQuery) -> int:
+    """The first epoch that is not committed."""
+    committed = query._jsq.streamingQuery().commitLog().getLatestBatchId()
+    return int(committed.get()) + 1 if committed.isDefined() else 0
 
 
 def _silence_s(spark: SparkSession) -> float:

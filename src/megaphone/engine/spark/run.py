@@ -110,6 +110,7 @@ class Run:
         self._told = sum(migration.ended_s is not None for migration in self.epochs.controller.history)
         self._closed_inputs = False
         self._opened = False
+        self._ended = False
         self._only_control_advanced = only_control_advanced
         self._trigger_of = trigger_of
         self._caller = caller
@@ -121,6 +122,7 @@ class Run:
     def plan(self, question: PlanQuestion) -> PlanAnswer:
         """The plan of an epoch; made, and sent ahead to the workers that pull, when it is first asked for."""
         with self.lock:
+            self._check_alive()
             fresh = question.epoch > self.epochs.epoch
             plan = self._open(question.epoch) if fresh else self.epochs.open(question.epoch)
             self._memoir.write(self.epochs)
@@ -158,13 +160,19 @@ class Run:
     def submit(self, plan: Plan, then_workers: int | None = None) -> Migration:
         """Accept a plan, and write it down, or refuse it."""
         with self.lock:
+            self._check_alive()
             self.epochs.check(plan)
             return self._obey(Command("submit", plan.to_json(), then_workers))
 
     def tell(self, verb: str) -> Migration:
         """Pause, resume or cancel the migration under way."""
         with self.lock:
+            self._check_alive()
             return self._obey(Command(verb))
+
+    def _check_alive(self) -> None:
+        if self._ended:
+            raise PlanError(f"query {self.query.name or self.key.query} has ended")
 
     def _obey(self, command: Command) -> Migration:
         if command.verb != "submit" and self.epochs.controller.current is None:
@@ -253,15 +261,13 @@ class Run:
             LOGGER.warning("the log of query %s cannot be cut, and grows: %s", self.key.query, error)
 
     def close(self) -> None:
-        """The query has ended: so do its workers and what was still to migrate."""
+        """The query has ended: so do its workers. Nothing more is written down, for another run may have begun."""
         self.placement.close()
         for pool in (self._sender, self._cutter):
             pool.shutdown(wait=False, cancel_futures=True)
         with self.lock:
-            while self.epochs.controller.current is not None:
-                self.epochs.controller.cancel(self.epochs.configuration.last)
-                if self.epochs.controller.current is not None:
-                    self.epochs.controller.step_completed(Time(self.epochs.epoch))
+            self._ended = True
+            self.epochs.controller.interrupt()
 
     def _send_ahead(self, plan: EpochPlan) -> None:
         seats = {WorkerId(worker): seat for worker, seat in self.placement.seats().items()}
