@@ -22,7 +22,7 @@ def refusal(now):
         check(MANIFEST, now, "here")
     message = str(caught.value)
     assert message.startswith("the query does not fit its checkpoint here: ")
-    assert message.endswith("undo the change, or start with a new checkpoint location")
+    assert message.endswith("undo the change, or start with a new checkpoint location, without that state")
     return message
 
 
@@ -55,6 +55,7 @@ def test_everything_that_differs_is_said_at_once():
     assert "the checkpoint has 16 bins, the control 32" in message
     assert "operator count is in the checkpoint and not in the query" in message
     assert "operator sum is in the query and not in the checkpoint" in message
+    assert "if they were built twice, as when a notebook cell is run again, make a new Control" in message
 
 
 def test_shape_tells_keys_clock_and_depth():

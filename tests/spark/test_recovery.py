@@ -162,6 +162,24 @@ def test_changed_fold_continues_on_the_old_state(spark, feed, again):
     assert sorted(map(tuple, running.outputs)) == [(1, 1), (1, 200), (2, 1), (2, 200)]
 
 
+def test_operator_that_was_built_twice_goes_on_when_it_is_built_on_a_new_control(spark, feed, again):
+    """As the error says."""
+    source = feed("k long")
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+
+    def cell(control):
+        running = again(megaphone.state_machine(control, source.frame, "k", count, OUT))
+        source.send([(1,)])
+        running.settle()
+        return running
+
+    cell(control)
+    with pytest.raises(Exception, match=r"notebook cell is run.*make a new Control"):
+        cell(control)
+    running = cell(megaphone.Control(spark, workers=2, bins=BINS))
+    assert max(row.n for row in running.outputs) == len(source.sent)
+
+
 def test_migration_under_way_is_resumed_after_a_restart(spark, feed, again):
     source = feed("k long")
     control = megaphone.Control(spark, workers=2, bins=BINS)

@@ -51,9 +51,19 @@ def check(before: Manifest, now: Manifest, where: str) -> None:
     """Refuse to go on with state that does not fit; say everything that differs."""
     if differences := list(_differences(before, now)):
         raise CheckpointError(
-            f"the query does not fit its checkpoint {where}: {'; '.join(differences)}; "
-            "undo the change, or start with a new checkpoint location"
+            f"the query does not fit its checkpoint {where}: {'; '.join(differences)}; {_remedy(before, now)}"
+            "undo the change, or start with a new checkpoint location, without that state"
         )
+
+
+def _remedy(before: Manifest, now: Manifest) -> str:
+    """What to do when operators have other names than in the checkpoint."""
+    if before.operators.keys() == now.operators.keys():
+        return ""
+    return (
+        "operators without a name are numbered as they are built: if they were built twice, as when a notebook cell is "
+        "run again, make a new Control and build them once; otherwise "
+    )
 
 
 def _differences(before: Manifest, now: Manifest) -> Iterator[str]:

@@ -265,5 +265,9 @@ def _schema(control: Control, struct: StructType) -> pa.Schema:
 def _name(control: Control, name: str | None) -> str:
     name = check_name(name or f"op{len(control.specs)}", "operator")
     if name in control.specs:
-        raise PlanError(f"control {control.name} has an operator named '{name}' already; choose another name")
+        raise PlanError(
+            f"an operator named '{name}' was built on control {control.name} before; to build it again, as when a "
+            "notebook cell is run twice, make a new Control first: its state is found in the checkpoint by its name; "
+            "choose another name for another operator"
+        )
     return name
