@@ -318,6 +318,25 @@ def test_bin_that_cannot_be_pickled_does_not_keep_the_others_from_theirs(place):
     place.apply(0, 0, 1)
     place.host.states[BinId(0)]["lock"] = (line for line in ())
     place.rest(0)
+    assert place.snapshots.refused == [(0, "TypeError: cannot pickle 'generator' object")]
     place.apply(1)
     place.write(1)
     assert place.files() == [BinFile(0, (1,))]
+
+
+def test_bin_that_could_not_be_pickled_is_tried_again_later(place, monkeypatch, caplog):
+    monkeypatch.setattr(snapshots, "YOUNG", 2)
+    monkeypatch.setattr(snapshots, "LOG_BYTES", 0)
+    place.apply(0, 0)
+    place.host.states[BinId(0)]["lines"] = (line for line in ())
+    for epoch in range(1, 4):
+        patient(place)
+        place.apply(epoch)
+        place.rest(epoch)
+        assert bool(place.snapshots.refused) == (epoch == 1)
+    del place.host.states[BinId(0)]["lines"]
+    place.apply(4)
+    patient(place)
+    place.rest(4)
+    assert [packed.bin for packed in place.snapshots._copies.bins] == [0]
+    assert sum("cannot be kept" in record.message for record in caplog.records) == 1

@@ -109,6 +109,8 @@ def test_state_that_cannot_be_pickled_stays_unknown_and_is_left_alone(host, cloc
     scales = Scales(8)
     host.states[BinId(0)] = (pa.nulls(1) for _ in "x")
     assert sorted(weighed(scales, host, clock)) == [1, 2, 3]
+    assert scales.refused == [(0, "TypeError: cannot pickle 'generator' object")]
+    assert sorted(scales.weighed) == [1, 2, 3]
     assert weighed(scales, host, clock) == {}
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
+from megaphone.control.travel import Stuck
 from megaphone.dataflow.exchange import encode
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.dataflow.records import Records
@@ -39,6 +40,8 @@ from megaphone.engine.spark.messages import (
     Seat,
     SpecAnswer,
     SpecQuestion,
+    TravelAnswer,
+    TravelQuestion,
     WorkerConfig,
     dump,
     load,
@@ -56,6 +59,9 @@ WORD = pa.schema([("word", pa.string())])
 def count(word, _, n):
     if word == "bad":
         raise RuntimeError("x" * 50_000)
+    if word == "hoard":
+        # The second time it lets go.
+        return (None if n else (letter for letter in word)), []
     return (n or 0) + 1, [(word, (n or 0) + 1)]
 
 
@@ -198,6 +204,29 @@ def test_process_that_failed_in_an_epoch_begins_it_anew(worker, coordinator):
     with pytest.raises(FoldError):
         feed(worker, ["a", "bad"])
     assert feed(worker, ["a"])[0] == [{"word": "a", "n": 1}]
+
+
+def travel(address, *bins, patient=True):
+    """Ask a worker which bins can travel."""
+    return Caller("secret").call(address, "travel", TravelQuestion("op", list(bins), patient), TravelAnswer)
+
+
+def test_worker_knows_which_bins_cannot_travel_and_why(worker):
+    feed(worker, ["a"])
+    assert travel(worker, 0, 1) == TravelAnswer([], [])
+    feed(worker, ["hoard"], epoch=1)
+    stuck = Stuck(0, "TypeError: cannot pickle 'generator' object")
+    assert travel(worker, 0, 1, 2, 3) == TravelAnswer([stuck], [])
+    assert feed(worker, ["b"], epoch=2)[1].stuck == (stuck,)
+    assert feed(worker, ["b"], epoch=3)[1].stuck is None
+
+
+def test_bin_can_travel_again_when_its_state_can_be_pickled_again(worker):
+    feed(worker, ["hoard"])
+    assert travel(worker, 0).stuck
+    feed(worker, ["hoard"], epoch=1)
+    assert travel(worker, 0) == TravelAnswer([], [])
+    assert feed(worker, ["b"], epoch=2)[1].stuck == ()
 
 
 def test_process_that_is_no_longer_the_worker_refuses(start):

@@ -18,6 +18,7 @@ from megaphone.control.meter import Meter
 from megaphone.control.pacing import stride
 from megaphone.control.plan import Plan, Step
 from megaphone.control.stream import Pending, Reconfiguration
+from megaphone.control.travel import Stuck
 from megaphone.errors import PlanError, ProtocolError
 from megaphone.progress import BEGIN, CLOSED, END, OPEN, Frontier, Time
 
@@ -90,6 +91,8 @@ class Report:
     """Nanoseconds spent on each bin."""
     memory: int = 0
     """Bytes of memory that the worker's process has."""
+    stuck: tuple[Stuck, ...] | None = None
+    """Bins of this worker that cannot travel; none if they are those of the last report."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,9 @@ import pyarrow as pa
 from megaphone.bins import BinId
 from megaphone.dataflow.records import Records
 
+PROTOCOL = 5
+"""The pickle protocol: the first that leaves memory beside the pickle."""
+
 CHUNK = 4 << 20
 """Bytes in one message: large enough to run at memory speed, small enough that none grows with the state."""
 
@@ -64,7 +67,7 @@ def pack(parcel: Parcel) -> Packed:
     head = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     pending = [None if records is None else _dump(records) for records in parcel.pending]
-    _Pickler(head, protocol=5, buffer_callback=buffers.append).dump((parcel.state, pending))
+    Pickler(head, protocol=PROTOCOL, buffer_callback=buffers.append).dump((parcel.state, pending))
     return Packed(parcel.bin, (head.getbuffer(), *(buffer.raw() for buffer in buffers)))
 
 
@@ -74,7 +77,7 @@ def unpack(bin: BinId, parts: Sequence[Any]) -> Parcel:
     return Parcel(bin, state, tuple(None if raw is None else Records(*raw) for raw in pending))
 
 
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """Sends Arrow data in its stream form: unlike in its own pickle, a slice then carries only its own rows.
 
     A class of the user's own script, which no worker could import, travels by value.

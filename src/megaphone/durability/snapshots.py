@@ -21,6 +21,7 @@ import numpy.typing as npt
 from megaphone.bins import BinId
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.state import Packed, Parcel, pack
+from megaphone.dataflow.travel import reason_of
 from megaphone.durability.ledger import Ledger
 from megaphone.durability.store import REACH, Store
 from megaphone.faults import reach
@@ -57,6 +58,8 @@ class Snapshots:
         self.bytes_written = 0
         self.copied: list[tuple[int, int]] = []
         """Bins of the last round, and their bytes."""
+        self.refused: list[tuple[int, str]] = []
+        """Bins of the last round whose state cannot be pickled, and why."""
         self._store = store
         self._operator = operator
         self._ledger = ledger
@@ -66,8 +69,9 @@ class Snapshots:
         """Copies that may be written."""
         self._writing: Future[None] | None = None
         self._written: deque[tuple[int, list[int]]] = deque()
-        self._hopeless: set[int] = set()
-        """Bins whose state cannot be pickled: not tried again in every epoch."""
+        self._hopeless: dict[int, int] = {}
+        """Bins whose state could not be pickled, and when: not tried again in every epoch."""
+        self._warned = False
         self._rate = 200e6
         """Bytes a second that copying and writing come to; measured as we go."""
         self._last_s = time.monotonic()
@@ -92,7 +96,7 @@ class Snapshots:
 
         Within `staying` no bin leaves. When bins have moved in the epoch, only a large log is a reason for snapshots.
         """
-        self.copied = []
+        self.copied, self.refused = [], []
         if moving and not self._log_is_large(epoch):
             self._last_s = time.monotonic()
             return
@@ -118,8 +122,10 @@ class Snapshots:
                 parcel = host.copy(bin)
             packed = self._pack(parcel)
             if packed is None:
-                self._hopeless.add(int(bin))
+                self._hopeless[int(bin)] = epoch
+                self._left_s -= time.monotonic() - begin
                 continue
+            self._hopeless.pop(int(bin), None)
             copies.bins.append(packed)
             self._left_s -= time.monotonic() - begin + sum(packed.sizes) / self._rate
         self._copies = copies if copies.bins else None
@@ -137,7 +143,9 @@ class Snapshots:
         try:
             packed = pack(parcel)
         except Exception as error:
-            if not self._hopeless:
+            self.refused.append((int(parcel.bin), reason_of(error)))
+            if not self._warned:
+                self._warned = True
                 LOGGER.warning(
                     "state of operator %s in bin %s cannot be kept: %s: %s; keep only what can be pickled, or the log "
                     "of its inputs grows for ever",
@@ -167,7 +175,7 @@ class Snapshots:
         # Of a bin that is to leave, records may be waiting at its next owner: its snapshot would be without them.
         stale = np.flatnonzero(host.resident & ledger.dirty & ~held & (ledger.since < old))
         for bin in stale[np.argsort(ledger.since[stale], kind="stable")]:
-            if int(bin) not in self._hopeless:
+            if int(bin) not in self._hopeless or epoch - self._hopeless[int(bin)] > YOUNG:
                 yield BinId(int(bin))
 
     def _log_is_large(self, epoch: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control.epochs import EpochPlan, OperatorPlan, Report
+from megaphone.control.travel import Stuck
 from megaphone.durability.ledger import Line
 from megaphone.progress import Time
 
@@ -252,6 +253,24 @@ class PullRequest:
     bins: list[int]
     machine: str
     """Where the asker is; empty if it wants no loan."""
+
+
+@dataclass(frozen=True, slots=True)
+class TravelQuestion:
+    """The coordinator asks a worker which bins of an operator can travel."""
+
+    operator: str
+    bins: list[int]
+    patient: bool
+    """Is there time? If not, an epoch that comes waits until it is known of a bin."""
+
+
+@dataclass(frozen=True, slots=True)
+class TravelAnswer:
+    """Bins that cannot travel, and those of which it is not known yet; the others can."""
+
+    stuck: list[Stuck]
+    unknown: list[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Neighbours: tenancy.py reports what is new here, control/load.py remembers it.
 
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from megaphone.bins import BinId
 from megaphone.control.load import Tally
 from megaphone.dataflow.hosting import Host
 from megaphone.dataflow.state import pack
+from megaphone.dataflow.travel import reason_of
 
 SHARE = 0.01
 """Of the time, the part that may go into weighing: it brings no record forward."""
@@ -39,6 +40,10 @@ class Scales:
 
     def __init__(self, bins: int) -> None:
         """Know none."""
+        self.weighed: list[int] = []
+        """Bins of the last round."""
+        self.refused: list[tuple[int, str]] = []
+        """Bins of the last round whose state cannot be pickled, and why."""
         self._records: npt.NDArray[np.int64] = np.zeros(bins, np.int64)
         self._weigh_at: npt.NDArray[np.int64] = np.full(bins, UNWEIGHED)
         self._fresh: dict[int, int] = {}
@@ -66,6 +71,7 @@ class Scales:
         now = time.monotonic()
         self._saved_s = min(MOST_S, self._saved_s + SHARE * (now - self._last_s))
         self._last_s = now
+        self.weighed, self.refused = [], []
         for bin in self._due(host):
             if self._saved_s <= 0:
                 return
@@ -82,6 +88,9 @@ class Scales:
 
     def _weigh(self, host: Host, bin: BinId) -> None:
         self._weigh_at[bin] = 2 * self._records[bin]
-        # What cannot be pickled stays unknown: whoever wants to move or keep it says so.
-        with suppress(Exception):
+        try:
             self.note([(bin, sum(pack(host.copy(bin)).sizes))])
+            self.weighed.append(bin)
+        except Exception as error:
+            # Its size stays unknown.
+            self.refused.append((bin, reason_of(error)))

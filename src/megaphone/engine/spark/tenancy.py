@@ -8,35 +8,46 @@ Neighbours: worker.py receives the calls, hosting.py does the work, transfer.py 
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.control.epochs import Recovery, Report
 from megaphone.control.load import NOTHING, Tally
+from megaphone.control.travel import Stuck
 from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host, Outcome
+from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.dataflow.state import Packed, Parcel, pack
+from megaphone.dataflow.travel import Pause, Paused, never, obstacle
 from megaphone.durability.ledger import Ledger, Line
 from megaphone.durability.log import Head, Payloads, Writing, read_entry
 from megaphone.durability.recovery import Recovered, Request, recover, recover_bins
 from megaphone.durability.snapshots import Snapshots
 from megaphone.durability.store import LogFile, Store
 from megaphone.engine.spark.memory import Loans
-from megaphone.engine.spark.messages import ApplyRequest, Arrival, Orders
+from megaphone.engine.spark.messages import ApplyRequest, Arrival, Orders, TravelAnswer
 from megaphone.engine.spark.scales import Scales
 from megaphone.engine.spark.transfer import Delivery, Pulls, Shipment
+from megaphone.engine.spark.travel import Travel
 from megaphone.errors import CheckpointError, FoldError, ProtocolError
 from megaphone.faults import reach
 from megaphone.progress import Frontier, Time
 
 Result = tuple[list[pa.RecordBatch], Report]
+
+FIND_OUT_S = 2.0
+"""How long a worker takes at most to find out which bins can travel; it is asked again for the others."""
+
+GIVE_WAY_S = 0.005
+"""After so long on it, it does nothing for as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,7 @@ class Tenancy:
         self._process = psutil.Process()
         self._recoveries: list[Recovery] = []
         self._applying = threading.RLock()
+        self._epoch_waits = threading.Event()
         self._leaving_lock = threading.RLock()
         self._reload()
 
@@ -103,6 +115,8 @@ class Tenancy:
             self._held = np.zeros(lot.bins, np.bool_)
             means = self._means
             self._scales = Scales(lot.bins)
+            self._travel = Travel(lot.bins)
+            self._joint_travels = False
             self._snapshots = Snapshots(means.store, self.operator, self._ledger, means.share, means.pool)
             self._leaving_at = self.epoch
             self._leaving: dict[BinId, tuple[Parcel, Line]] = {}
@@ -143,7 +157,9 @@ class Tenancy:
 
     def apply(self, request: ApplyRequest, payloads: Payloads) -> Result:
         """Apply an epoch and log it, or give the outputs it gave when it was applied."""
+        self._epoch_waits.set()
         with self._applying:
+            self._epoch_waits.clear()
             kept = self._kept
             if kept is None or self.epoch != request.orders.epoch or self._in_doubt:
                 kept = self._kept = self._apply_anew(request, payloads)
@@ -229,6 +245,7 @@ class Tenancy:
             self._scales.read(),
             Tally.of_all(self.host.watch.spent),
             self._process.memory_info().rss,
+            self._travel.news(),
         )
         self._recoveries.clear()
         return [outcome.output for outcome in outcomes], report
@@ -251,6 +268,7 @@ class Tenancy:
             yield self.host.advance(frontier)
         for parcel, line in self._pulls.take():
             self.host.install(parcel)
+            self._travel.could([parcel.bin], orders.epoch - 1)
             self._ledger.put(parcel.bin, line)
             reach("pull-new", moving=True)
         reach("installed", _is_moving(orders))
@@ -294,7 +312,8 @@ class Tenancy:
             writing = kept.writing.result() if kept.writing else self._begin_log(kept.request, kept.payloads)
             kept.writing = None
             # What is only looked at is not worth its place in the log.
-            size = writing.finish(replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING, spent=NOTHING, memory=0))
+            report = replace(kept.result[1], by_bin=NOTHING, sizes=NOTHING, spent=NOTHING, memory=0, stuck=None)
+            size = writing.finish(report)
         except OSError as error:
             kept.writing = None
             raise CheckpointError(
@@ -315,8 +334,79 @@ class Tenancy:
                 self._snapshots.rest(self.host, self.epoch, self._held, self._leaving_lock, moving)
                 self._scales.note(self._snapshots.copied)
                 self._scales.weigh(self.host, self._leaving_lock)
+                self._note_travel()
         finally:
             self._applying.release()
+
+    def _note_travel(self) -> None:
+        with self._leaving_lock:
+            packed = [*(bin for bin, _ in self._snapshots.copied), *self._scales.weighed]
+            self._travel.could([bin for bin in packed if self.host.resident[bin]], self.epoch)
+            for bin, reason in self._snapshots.refused + self._scales.refused:
+                if self.host.resident[bin]:
+                    self._travel.could_not(bin, reason)
+
+    def find_out(self, bins: Sequence[int], patient: bool) -> TravelAnswer:
+        """Which of some bins cannot travel; found out between epochs, in half of the time there is."""
+        end = time.monotonic() + FIND_OUT_S
+        answer = TravelAnswer([], [])
+        pause = self._epoch_waits.is_set if patient else never
+        owed_s = 0.0
+        for bin in self._changed(np.array(bins, np.int64), end, answer):
+            if not self._idle(end):
+                answer.unknown.append(bin)
+                continue
+            begin = time.monotonic()
+            try:
+                self._find_out(BinId(bin), pause, answer)
+            finally:
+                self._applying.release()
+            owed_s += time.monotonic() - begin
+            if owed_s > GIVE_WAY_S:
+                time.sleep(owed_s)
+                owed_s = 0.0
+        return answer
+
+    def _changed(self, bins: npt.NDArray[np.int64], end: float, answer: TravelAnswer) -> list[int]:
+        """The bins that are here and have changed since they could travel."""
+        if not self._idle(end):
+            answer.unknown.extend(bins.tolist())
+            return []
+        try:
+            here = self.host.resident[bins] & (not self._in_doubt)
+            answer.unknown.extend(bins[~here].tolist())
+            changed: list[int] = self._travel.unknown(bins[here], self._ledger.touched).tolist()
+            return changed
+        finally:
+            self._applying.release()
+
+    def _idle(self, end: float) -> bool:
+        """Wait until no epoch is applied, and let none begin; False if that takes too long."""
+        while self._epoch_waits.is_set() and time.monotonic() < end:
+            # It might not get the lock from who takes it again at once.
+            time.sleep(0.001)
+        return self._applying.acquire(timeout=max(0.0, end - time.monotonic()))
+
+    def _find_out(self, bin: BinId, pause: Pause, answer: TravelAnswer) -> None:
+        with self._leaving_lock:
+            here = bool(self.host.resident[bin]) and not self._in_doubt
+            state = self.host.copy(bin).state if here and not self._joint_travels else None
+        try:
+            reason = obstacle(state, pause)
+        except Paused:
+            if not self._travel.could_lately(bin, self.epoch):
+                answer.unknown.append(bin)
+            return
+        with self._leaving_lock:
+            if not here or not self.host.resident[bin]:
+                answer.unknown.append(bin)
+            elif reason is not None:
+                self._travel.could_not(bin, reason)
+                answer.stuck.append(Stuck(bin, reason))
+            else:
+                self._travel.could([bin], self.epoch)
+                # The parts of a joint state are cut from the same columns: one speaks for all.
+                self._joint_travels |= state is not None and isinstance(self.host.states, Joint)
 
     def _forget_before(self, epoch: int) -> None:
         """What left at an earlier epoch is committed elsewhere."""
@@ -335,6 +425,7 @@ class Tenancy:
                         f"bin {bin} on worker {self.worker} is at epoch {self.epoch} and cannot leave at {epoch}"
                     )
                 self._leaving[bin] = self.host.release(bin), self._ledger.take(bin)
+                self._travel.forget(bin)
             return self._leaving[bin]
 
 

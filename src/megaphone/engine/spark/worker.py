@@ -39,6 +39,7 @@ from megaphone.engine.spark.messages import (
     PullRequest,
     SpecAnswer,
     SpecQuestion,
+    TravelQuestion,
     WorkerConfig,
     dump,
     load,
@@ -65,6 +66,7 @@ class Worker(Service):
         self._opening: dict[str, threading.Lock] = {}
         self._tenancies: dict[str, Tenancy] = {}
         self.actions["prepare"] = self._prepare
+        self.actions["travel"] = self._travel
 
     def warm_up(self) -> None:
         """Import what epochs need, before one waits for it: a third of a second for pandas, as much again for Spark."""
@@ -119,6 +121,10 @@ class Worker(Service):
         for orders in load(message, list[Orders]):
             self._tenancy(orders.operator).prepare(orders)
         return dump(None)
+
+    def _travel(self, message: bytes) -> bytes:
+        question = load(message, TravelQuestion)
+        return dump(self._tenancy(question.operator).find_out(question.bins, question.patient))
 
     def _tenancy(self, operator: str) -> Tenancy:
         """An operator's tenancy; one that is not here yet is opened, which may mean to recover it."""
