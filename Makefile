@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml $(LOCK)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-java:  ## find Java 17 or later, or install it where we may
+java:  ## find Java 17 or later, or install it where we may; NO_INSTALL=1 forbids that
 	@home="$$(sh scripts/java.sh)" && echo "java: $$home"
 
 check: setup  ## lint, format, types, import contracts

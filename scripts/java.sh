@@ -1,7 +1,7 @@
 #!/bin/sh
 # Print the home of a Java 17 or later; install Debian's if none is there and we may.
 # Looks at JAVA_HOME, then at `java` on the PATH. All words go to stderr: stdout is the answer.
-# `java.sh --find` never installs.
+# `java.sh --find` never installs, and neither does anything with NO_INSTALL=1 in the environment.
 set -eu
 
 # The major version of the java at $1, or nothing.
@@ -24,19 +24,29 @@ find_java() {
     accept "$on_path"
 }
 
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+PACKAGES="openjdk-17-jre-headless default-jre-headless"
+
+is_root() {
+    [ "$(id -u)" -eq 0 ]
 }
 
+as_root() {
+    if is_root; then "$@"; else sudo -n "$@"; fi
+}
+
+# Only an empty value and 0 do not forbid it.
 may_install() {
+    [ "${NO_INSTALL:-0}" = 0 ] || return 1
     command -v apt-get >/dev/null || return 1
-    [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null
+    is_root || sudo -n true 2>/dev/null
 }
 
 install_java() {
-    echo "no Java 17 or later found; installing Debian's with apt-get" >&2
+    if is_root; then whom=root; else whom="root, through sudo"; fi
+    echo "no Java 17 or later found: about to install Debian's on this machine, with apt-get as $whom: the first of" \
+        "$PACKAGES that there is (NO_INSTALL=1 forbids it)" >&2
     as_root apt-get update -qq >&2 || true
-    for package in openjdk-17-jre-headless default-jre-headless; do
+    for package in $PACKAGES; do
         if as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2
         then return 0; fi
     done
