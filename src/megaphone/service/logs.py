@@ -10,6 +10,8 @@ import logging
 import time
 from typing import Any
 
+from megaphone.service.encoding import clean
+
 LOGGER = logging.getLogger("megaphone")
 PROGRESS = logging.getLogger("megaphone.progress")
 
@@ -17,7 +19,7 @@ PROGRESS = logging.getLogger("megaphone.progress")
 def tell(event: str, **fields: Any) -> None:
     """Something has happened."""
     if LOGGER.isEnabledFor(logging.INFO):
-        words = ", ".join(f"{name} {value}" for name, value in fields.items())
+        words = clean(", ".join(f"{name} {value}" for name, value in fields.items()))
         LOGGER.info("%s: %s", event, words, extra={"fields": {"event": event, **fields}})
 
 
@@ -42,7 +44,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps(clean(line), default=str)
 
 
 def iso(seconds: float) -> str:

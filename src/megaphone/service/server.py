@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
+from megaphone.service.encoding import encode_json
 
 HOST = "127.0.0.1"
 
@@ -63,7 +63,7 @@ class Answer:
     @classmethod
     def of(cls, value: Any, status: int = 200) -> "Answer":
         """A value as JSON."""
-        return cls(msgspec.json.encode(value) + b"\n", status)
+        return cls(encode_json(value) + b"\n", status)
 
 
 class Refusal(Exception):

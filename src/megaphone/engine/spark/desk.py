@@ -11,8 +11,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from megaphone.control.controller import Migration
 from megaphone.control.forecast import left
 from megaphone.control.plan import Plan
@@ -20,6 +18,7 @@ from megaphone.engine.spark.run import Run
 from megaphone.errors import MegaphoneError, PlanError
 from megaphone.service import prometheus, views, wishes
 from megaphone.service.directory import query_matches
+from megaphone.service.encoding import encode_json, encode_text
 from megaphone.service.server import FAILED, NO_QUERY, Answer, Refusal, Request
 
 if TYPE_CHECKING:
@@ -99,12 +98,12 @@ class Desk:
         return Answer.of(self._run(request.options.get("query")).timeline.since(since))
 
     def _metrics(self, request: Request) -> Answer:
-        return Answer(prometheus.exposition(self._control.status()).encode(), kind=prometheus.KIND)
+        return Answer(encode_text(prometheus.exposition(self._control.status())), kind=prometheus.KIND)
 
     def _progress(self, request: Request) -> Answer:
         since = int(request.options.get("since", "-1"))
         lines = self._run(request.options.get("query")).chronicle.since(since)
-        return Answer(b"".join(msgspec.json.encode(line) + b"\n" for line in lines), kind=LINES)
+        return Answer(b"".join(encode_json(line) + b"\n" for line in lines), kind=LINES)
 
     def _plan(self, request: Request) -> Answer:
         wish = wishes.read(request.body, wishes.DryRun)

@@ -1,0 +1,44 @@
+"""Text and JSON that can always be sent: what is no Unicode in a name or a message does not cost the whole answer.
+
+A lone surrogate can be in any string of Python's, from JSON's escapes or from a file name that is not UTF-8, and has no
+form in UTF-8. It is shown as its escape, as a terminal would.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+def encode_json(value: Any) -> bytes:
+    """A value as JSON.
+
+    >>> encode_json({"text": "fluid", "bins": 2})
+    b'{"text":"fluid","bins":2}'
+    >>> encode_json(["\\ud800", {"\\udcff": 1}])
+    b'["\\\\\\\\ud800",{"\\\\\\\\udcff":1}]'
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(clean(value))
+
+
+def encode_text(text: str) -> bytes:
+    """Text as UTF-8."""
+    return text.encode(errors="backslashreplace")
+
+
+def clean(value: Any) -> Any:
+    """A value in which all text is Unicode all through.
+
+    >>> clean({"a": ("\\ud800", 1)})
+    {'a': ['\\\\ud800', 1]}
+    """
+    if isinstance(value, str):
+        return encode_text(value).decode()
+    if isinstance(value, Mapping):
+        return {clean(name): clean(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [clean(entry) for entry in value]
+    return value
