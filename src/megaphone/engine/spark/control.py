@@ -203,12 +203,14 @@ class Control:
         """Every migration asked for since the query started."""
         return list(self._run().epochs.controller.history)
 
-    def watch(self, directory: str | Path) -> Watch:
+    def watch(self, directory: str | Path, owners: Iterable[int | str] = ()) -> Watch:
         """Follow every plan file (`*.json`) that appears in a directory; a refused one says why beside it.
 
-        For those who write them, `query.status` there has what policies see.
+        Only regular files of this user are followed, and of `owners`, users by uid or name. Keep the directory private
+        to them, and write a plan under another name first, then rename it. For those who write them, `query.status`
+        there has what policies see. The `error` of what is returned says what goes wrong at present, if anything does.
         """
-        return Watch(Path(directory), self.migrate, self.observe)
+        return Watch(Path(directory), self.migrate, self.observe, lambda: bool(self._begun_runs()), owners)
 
     def follow(self, *policies: Policy, every: float = 2.0, strategy: str | None = None, **pace: Any) -> Follower:
         """Ask policies every few seconds, and move bins or change the number of workers as they wish.
