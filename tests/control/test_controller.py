@@ -3,7 +3,7 @@
 import pytest
 
 from megaphone.configuration import Assignment
-from megaphone.control.controller import Controller
+from megaphone.control.controller import HISTORY, Controller
 from megaphone.control.plan import Plan, Step
 from megaphone.control.strategies import make_plan
 from megaphone.errors import PlanError
@@ -141,7 +141,37 @@ def test_two_migrations_follow_each_other():
         controller.step_completed(Time(epoch + 1))
     assert issued == [[0], [1], [2], [1]]
     assert (first.phase, second.phase) == ("done", "done")
-    assert controller.history == [first, second]
+    assert controller.history == [first.summary, second.summary]
+
+
+def test_of_many_migrations_the_last_are_remembered_without_plans_and_all_are_counted():
+    controller, held = Controller(HERE), None
+    for number in range(1000):
+        target = BACK if number % 2 == 0 else HERE
+        migration = controller.submit(make_plan(controller.expected, target, "fluid"), 2, Time(0), number=number)
+        held = held or migration
+        for _ in range(2):
+            assert controller.next_step(Time(0), Time(0))
+            controller.step_completed(Time(0))
+    assert controller.ended == {"done": 1000}
+    assert [past.number for past in controller.history] == list(range(1000 - HISTORY, 1000))
+    assert not any(hasattr(past, "plan") for past in controller.history)
+    last = controller.history[-1].wait(0)
+    assert (last.phase, last.strategy, last.steps, last.bins, last.bins_moved) == ("done", "fluid", 2, 2, 2)
+    # Who holds one has it whole.
+    assert len(held.plan.steps) == 2
+
+
+def test_history_is_in_the_order_of_the_questions_and_what_ended_is_told_once():
+    controller = Controller(HERE)
+    plans = (fluid(), make_plan(THERE, BACK), make_plan(BACK, BACK))
+    migrations = [controller.submit(plan, 2, Time(0), number=number) for number, plan in enumerate(plans)]
+    assert [migration.number for migration in controller.history] == [0, 1, 2]
+    assert controller.ended_since(0) == [migrations[2].summary]
+    controller.cancel(HERE)
+    assert [past.number for past in controller.ended_since(1)] == [1, 0]
+    assert [migration.phase for migration in controller.history] == ["cancelled", "cancelled", "done"]
+    assert controller.ended_since(3) == []
 
 
 def test_plan_must_start_where_the_last_one_ends():

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from megaphone.bins import BinId, Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration
-from megaphone.control import saved, targets
+from megaphone.control import targets
 from megaphone.control.epochs import input_frontier
 from megaphone.control.plan import Plan, Step
 from megaphone.control.strategies import make_plan
@@ -398,7 +398,7 @@ class Rig:
         needed_from = self.epochs.needed_from
         plan = self.memoir.open(self.epochs, self.next, closing)
         self.durable_resizes = list(self.resizes)
-        self.memoir.cut(self.next, needed_from, list(self.epochs.controller.history))
+        self.memoir.cut(self.next, needed_from, [m.number for m in self.epochs.controller.under_way])
         self.reach("after-plan")
         for process in self.processes.values():
             process.pool.prompt = self.habits.write
@@ -1002,9 +1002,8 @@ BIN_OF_A = int(records_of(Input(SCHEMA, ("key",)), [("a", 0, 0)], 0).bins[0])
 
 
 @clocks
-def test_checkpoint_does_not_grow_for_ever(clock, monkeypatch):
+def test_checkpoint_does_not_grow_for_ever(clock):
     """Though workers and drivers die now and then, and bins never rest."""
-    monkeypatch.setattr(saved, "HISTORY", 4)
     sizes = []
     with rig_of(build("unary", clock, 0, chained)) as rig:
         rig.habits = Habits()

@@ -52,7 +52,7 @@ def test_migration_that_began_where_a_lost_step_ended_is_fitted_to_where_the_bin
     submit(memoir, epochs, [0, 0, 1, 1], "all_at_once")
     for _ in range(2):
         memoir, epochs = attempt(1)
-        assert [str(migration.plan.strategy) for migration in epochs.controller.history] == ["fluid", "all_at_once"]
+        assert [migration.strategy for migration in epochs.controller.history] == ["fluid", "all_at_once"]
         assert epochs.controller.expected == Assignment([0, 0, 1, 1])
     for epoch in range(1, 4):
         memoir.open(epochs, epoch, False)
@@ -60,3 +60,62 @@ def test_migration_that_began_where_a_lost_step_ended_is_fitted_to_where_the_bin
         epochs.report("op", epoch, reports, [Time(epoch)], Time(epoch + 1))
     assert epochs.configuration.last == Assignment([0, 0, 1, 1])
     assert epochs.controller.history[-1].phase == "done"
+
+
+def go_on(memoir, epochs, epoch):
+    memoir.open(epochs, epoch, False)
+    reports = [Report(worker, Time(epoch + 1)) for worker in (0, 1)]
+    epochs.report("op", epoch, reports, [Time(epoch)], Time(epoch + 1))
+
+
+def known(epochs):
+    figures = [(past.number, past.phase, past.strategy, past.bins_moved) for past in epochs.controller.history]
+    return figures, dict(epochs.controller.ended)
+
+
+def test_migrations_that_have_ended_are_known_and_counted_whenever_the_driver_died(attempt):
+    """It dies in every epoch, after its plan was written; some migrations end in that very epoch."""
+    memoir, epochs = attempt(0)
+    go_on(memoir, epochs, 0)
+    for epoch in range(1, 13):
+        if epoch % 4 == 1:
+            submit(memoir, epochs, [epoch // 4 % 2 == 0] * BINS, "all_at_once")
+        if epoch == 6:
+            obey(epochs, Command("cancel"), memoir.command(Command("cancel")))
+        memoir.open(epochs, epoch, False)
+        for _ in range(2):
+            memoir, epochs = attempt(epoch)
+            go_on(memoir, epochs, epoch)
+    figures, ended = known(epochs)
+    assert [(number, phase) for number, phase, _, _ in figures] == [(0, "done"), (1, "cancelled"), (3, "done")]
+    assert ended == {"done": 2, "cancelled": 1}
+    assert all(strategy == "all_at_once" and moved == BINS for _, _, strategy, moved in figures)
+
+
+def test_damaged_history_is_forgotten_and_nothing_else(attempt, tmp_path, caplog):
+    memoir, epochs = attempt(0)
+    go_on(memoir, epochs, 0)
+    submit(memoir, epochs, [1] * BINS, "all_at_once")
+    for epoch in range(1, 5):
+        go_on(memoir, epochs, epoch)
+    (file,) = tmp_path.rglob("history")
+    file.write_bytes(file.read_bytes()[:100])
+    _, again = attempt(4)
+    assert known(again) == ([], {"done": 1})
+    assert again.configuration.last == Assignment([1] * BINS)
+    assert "history is truncated or damaged" in caplog.text
+
+
+def test_plan_of_an_epoch_does_not_grow_with_the_migrations_that_have_ended(attempt, tmp_path):
+    """Each epoch's file used to repeat the last fifty; what ended is written when it ends."""
+    memoir, epochs = attempt(0)
+    go_on(memoir, epochs, 0)
+    sizes = []
+    for epoch in range(1, 121):
+        if epoch % 3 == 1:
+            submit(memoir, epochs, [epoch % 2] * BINS, "all_at_once")
+        go_on(memoir, epochs, epoch)
+        sizes.append(max(path.stat().st_size for path in tmp_path.rglob(f"plans/{epoch:012}-*")))
+    assert epochs.controller.ended == {"done": 40}
+    assert max(sizes[-3:]) <= max(sizes[3:6]) + 64
+    assert len(memoir.store.read_history()) == 40

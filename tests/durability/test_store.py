@@ -38,7 +38,9 @@ def plan_of(epoch, attempt=1, version=0, commands=0, migrations=()):
         True,
         Time(4),
         {"op": SavedOperator(Time(5), BEGIN, (END,), {0: Time(5)}, 1, 2, (Reconfiguration(Time(9), (MOVE,)),))},
-        tuple(SavedMigration(number, None, "running", 1, 0, 5, 1.5, 2.5, None) for number in migrations),
+        tuple(SavedMigration(number, None, "running", 1, 0, 5, 1.5, 2.5) for number in migrations),
+        {"done": 3},
+        (4,),
     )
     told = OperatorPlan(Time(5), (BEGIN,), (MOVE,), ((BinId(3), Time(9)),))
     return StoredPlan(epoch, attempt, version, (0, 1), {"op": told}, False, before, attempt, commands)

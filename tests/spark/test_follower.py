@@ -118,7 +118,7 @@ def test_balancer_evens_the_load_and_then_leaves_it(counting, follow):
     counting.until(lambda: follower.history and follower.history[0].migration.ended_s, "a migration")
     (status,) = counting.control.status()
     assert status.imbalance < 1.3
-    assert follower.history[0].migration.plan.strategy == "fluid"
+    assert follower.history[0].migration.strategy == "fluid"
     assert "has 3.00 times the mean load; moving" in follower.history[0].wish.reason
     counting.until(lambda: balancer.history[-1].times > 5, "some looks at which nothing is wished")
     assert [answer.migration.phase for answer in follower.history] == ["done"]

@@ -5,7 +5,7 @@ what has moved stays moved.  Neighbours: plan.py is what it follows, epochs.py a
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +20,51 @@ from megaphone.progress import Time
 
 Phase = Literal["waiting", "running", "paused", "done", "cancelled", "failed", "interrupted"]
 """Of an interrupted migration the query has ended; from its checkpoint it goes on."""
+
+HISTORY = 100
+"""Migrations that have ended and are still remembered, without their plans; how many there were is counted for ever."""
+
+MAX_REASON = 1000
+"""Characters of a reason that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationSummary:
+    """What is remembered of a migration that has ended: what it was, when, how it ended, and its figures."""
+
+    number: int
+    phase: Phase
+    strategy: str
+    latency_target: float | None
+    gap: int
+    steps: int
+    completed: int
+    bins: int
+    bins_moved: int
+    bytes_moved: int
+    asked_s: float
+    began_s: float | None
+    ended_s: float | None
+    reason: str | None
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first step until the end, or until now."""
+        return 0.0 if self.began_s is None else (self.ended_s or time.time()) - self.began_s
+
+    @property
+    def summary(self) -> "MigrationSummary":
+        """Itself: a migration that has not ended has one, too."""
+        return self
+
+    def wait(self, timeout: float | None = None) -> "MigrationSummary":
+        """It has ended: return at once, as a migration that has ended does."""
+        return self
+
+    def __str__(self) -> str:
+        steps = f"{self.completed} of {self.steps} steps, " if self.latency_target is None else ""
+        because = f"; {self.reason}" if self.reason else ""
+        return f"{self.strategy} {self.phase}: {steps}{self.bins_moved} of {self.bins} bins{because}"
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +90,21 @@ class Migration:
     _ended: Event = field(default_factory=Event, repr=False)
 
     @property
+    def strategy(self) -> str:
+        """The strategy that made its plan."""
+        return self.plan.strategy
+
+    @property
+    def steps(self) -> int:
+        """Steps of its plan."""
+        return len(self.plan.steps)
+
+    @property
+    def bins(self) -> int:
+        """Bins that are to move."""
+        return sum(len(step.moves) for step in self.plan.steps)
+
+    @property
     def bins_moved(self) -> int:
         """Bins that have arrived."""
         return sum(len(step.moves) for step in self.plan.steps[: self.completed])
@@ -65,10 +125,29 @@ class Migration:
         self.phase, self.ended_s, self.reason = phase, time.time(), reason
         self._ended.set()
 
+    @property
+    def summary(self) -> MigrationSummary:
+        """How it is, without its plan."""
+        plan = self.plan
+        return MigrationSummary(
+            self.number,
+            self.phase,
+            plan.strategy,
+            plan.latency_target,
+            plan.gap,
+            len(plan.steps),
+            self.completed,
+            self.bins,
+            self.bins_moved,
+            self.bytes_moved,
+            self.asked_s,
+            self.began_s,
+            self.ended_s,
+            self.reason and self.reason[:MAX_REASON],
+        )
+
     def __str__(self) -> str:
-        steps = f"{self.completed} of {len(self.plan.steps)} steps, " if self.plan.latency_target is None else ""
-        because = f"; {self.reason}" if self.reason else ""
-        return f"{self.plan.strategy} {self.phase}: {steps}{self.bins_moved} of {len(self.plan.moves)} bins{because}"
+        return str(self.summary)
 
 
 class Controller:
@@ -80,12 +159,36 @@ class Controller:
         self._queue: deque[Migration] = deque()
         self._in_flight = False
         self.resume_at: Time | None = None
-        self.history: list[Migration] = []
+        self.emptied: list[int] = []
+        """By rescales that are done and have not been acted on: from which numbers on workers have nothing to do."""
+        self.ended: Counter[Phase] = Counter()
+        """How many migrations have ended, by how, since the query was first started."""
+        self._past: deque[MigrationSummary] = deque(maxlen=HISTORY)
 
     @property
     def expected(self) -> Assignment:
         """Where every plan accepted so far will end: what the next one starts from."""
         return self._expected
+
+    @property
+    def history(self) -> list[Migration | MigrationSummary]:
+        """The last migrations that have ended, and, whole, all that have not; in the order they were asked for."""
+        return sorted([*self._past, *self._queue], key=lambda migration: migration.number)
+
+    @property
+    def past(self) -> tuple[MigrationSummary, ...]:
+        """The last migrations that have ended, in that order."""
+        return tuple(self._past)
+
+    @property
+    def under_way(self) -> tuple[Migration, ...]:
+        """The migration under way, and those that wait behind it."""
+        return tuple(self._queue)
+
+    def ended_since(self, count: int) -> list[MigrationSummary]:
+        """Those that have ended since so many had; the last of them, if there were more than are remembered."""
+        fresh = self.ended.total() - count
+        return list(self._past)[-fresh:] if fresh else []
 
     @property
     def current(self) -> Migration | None:
@@ -113,11 +216,10 @@ class Controller:
         """Accept a plan, or refuse it and change nothing."""
         self._expected = self.check(plan, workers, now)
         migration = Migration(plan, then_workers, number)
-        self.history.append(migration)
         if plan.steps:
             self._queue.append(migration)
         else:
-            migration.end("done")
+            self._end(migration, "done")
         return migration
 
     def expect(self, assignment: Assignment) -> None:
@@ -128,15 +230,18 @@ class Controller:
     def take_up(
         self, migrations: Iterable[Migration], in_flight: bool, resume_at: Time | None, current: Assignment
     ) -> None:
-        """Go on with migrations that were under way, or had ended, when the driver died."""
-        self.history = list(migrations)
+        """Go on with migrations that had not ended when the driver died."""
         self.resume_at = resume_at
-        self._queue = deque(migration for migration in self.history if migration.ended_s is None)
+        self._queue = deque(migrations)
         self._in_flight = in_flight
         self._expected = current
         for migration in self._queue:
             for step in self._left(migration) if migration.phase != "cancelled" else ():
                 self._expected = self._expected.after((move.bin, move.target) for move in step.moves)
+
+    def remember(self, past: Iterable[MigrationSummary]) -> None:
+        """Remember migrations that had ended before; how many there were is known already."""
+        self._past = deque(past, maxlen=HISTORY)
 
     def ready(self, now: Time) -> bool:
         """Would `next_step` issue one if asked at `now`, gap aside?"""
@@ -183,7 +288,7 @@ class Controller:
         """Issue no further step of this migration nor of those queued behind it, which started from its end."""
         migration = self._require()
         while len(self._queue) > 1:
-            self._queue.pop().end("cancelled")
+            self._end(self._queue.pop(), "cancelled")
         migration.phase = "cancelled"
         self._expected = current
         if not self._in_flight:
@@ -195,7 +300,7 @@ class Controller:
         migration = self._require()
         assert not self._in_flight
         while len(self._queue) > 1:
-            self._queue.pop().end("failed", f"migration {migration.number}, which comes before it, has failed")
+            self._end(self._queue.pop(), "failed", f"migration {migration.number}, which comes before it, has failed")
         self._expected = current
         self._finish("failed", reason)
         return migration
@@ -204,7 +309,7 @@ class Controller:
         """The query has ended, and with it the waiting for what was still to migrate."""
         while self._queue:
             reason = "the query has ended; the migration goes on when it is started again from its checkpoint"
-            self._queue.popleft().end("interrupted", reason)
+            self._end(self._queue.popleft(), "interrupted", reason)
 
     @property
     def left(self) -> tuple[Step, ...]:
@@ -234,7 +339,16 @@ class Controller:
         if phase != "done":
             # A migration that is given up leaves no gap to wait for.
             self.resume_at = None
-        self._queue.popleft().end(phase, reason)
+        self._end(self._queue.popleft(), phase, reason)
+
+    def _end(self, migration: Migration, phase: Phase, reason: str | None = None) -> None:
+        migration.end(phase, reason)
+        # Its plan may be large, and is of no use any more but to who holds the migration.
+        self._past.append(migration.summary)
+        self.ended[phase] += 1
+        if phase == "done" and migration.then_workers not in (None, *self.emptied):
+            assert migration.then_workers is not None
+            self.emptied.append(migration.then_workers)
 
     def _stoppable(self) -> Migration:
         migration = self._require()

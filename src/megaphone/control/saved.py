@@ -1,10 +1,12 @@
 """What the control side must remember through a crash, as plain data.
 
 Taken before an epoch is opened, when everything of the one before has been reported: opening that epoch again from it
-gives the same plan. The configuration and the plans of migrations are kept apart, since they rarely change.
+gives the same plan. The configuration, the plans of migrations, and what is remembered of those that have ended are
+kept apart, since they rarely change.
 Neighbours: epochs.py is what is saved, durability/ writes it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,13 +18,10 @@ from megaphone.control.plan import Plan
 from megaphone.control.stream import Reconfiguration
 from megaphone.progress import Frontier, Time
 
-HISTORY = 50
-"""Migrations that ended and are still remembered; every plan that is written repeats them."""
-
 
 @dataclass(frozen=True, slots=True)
 class SavedMigration:
-    """How far a migration has got; its plan is found by its number."""
+    """How far a migration that has not ended has got; its plan is found by its number."""
 
     number: int
     then_workers: int | None
@@ -32,9 +31,7 @@ class SavedMigration:
     bytes_moved: int
     asked_s: float
     began_s: float | None
-    ended_s: float | None
     stride: int = 1
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,9 @@ class Saved:
     resume_at: Time | None
     operators: dict[str, SavedOperator]
     migrations: tuple[SavedMigration, ...]
+    """Those that have not ended: what is remembered of the others is written when they end, not in every epoch."""
+    ended: dict[Phase, int]
+    emptied: tuple[int, ...]
 
 
 def save(epochs: Epochs) -> Saved:
@@ -91,15 +91,10 @@ def save(epochs: Epochs) -> Saved:
         controller.in_flight,
         controller.resume_at,
         operators,
-        tuple(map(_save_migration, remembered(controller.history))),
+        tuple(map(_save_migration, controller.under_way)),
+        dict(controller.ended),
+        tuple(controller.emptied),
     )
-
-
-def remembered(history: list[Migration]) -> list[Migration]:
-    """The migrations that are not over, and the last ones that are."""
-    ended = [migration for migration in history if migration.ended_s is not None]
-    forgotten = set(map(id, ended[:-HISTORY]))
-    return [migration for migration in history if id(migration) not in forgotten]
 
 
 def restore(
@@ -122,6 +117,7 @@ def restore(
             operator.pending.add(reconfiguration)
     migrations = [_restore_migration(migration, plan_of(migration.number)) for migration in saved.migrations]
     epochs.controller.take_up(migrations, saved.in_flight, saved.resume_at, configuration.last)
+    epochs.controller.ended, epochs.controller.emptied = Counter(saved.ended), list(saved.emptied)
     return epochs
 
 
@@ -135,14 +131,12 @@ def _save_migration(migration: Migration) -> SavedMigration:
         migration.bytes_moved,
         migration.asked_s,
         migration.began_s,
-        migration.ended_s,
         migration.stride,
-        migration.reason,
     )
 
 
 def _restore_migration(saved: SavedMigration, plan: Plan) -> Migration:
-    migration = Migration(
+    return Migration(
         plan,
         saved.then_workers,
         saved.number,
@@ -154,7 +148,3 @@ def _restore_migration(saved: SavedMigration, plan: Plan) -> Migration:
         saved.asked_s,
         saved.began_s,
     )
-    if saved.ended_s is not None:
-        migration.end(saved.phase, saved.reason)
-        migration.ended_s = saved.ended_s
-    return migration

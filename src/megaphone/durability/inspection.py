@@ -264,7 +264,8 @@ def _bin_states(view: View) -> Iterator[BinState]:
 
 def _bytes(view: View) -> dict[str, int]:
     folder = view.store.folder
-    found = {"manifest": dict(folder.sizes("")).get("manifest", 0)}
+    files = dict(folder.sizes(""))
+    found: dict[str, int] = {kind: files[kind] for kind in ("manifest", "history") if kind in files}
     found |= {kind: _total(folder, [kind]) for kind in FOLDERS}
     return found | {"bins": _total(folder, [f"bins/{operator}" for operator in folder.folders("bins")])}
 

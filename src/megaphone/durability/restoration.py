@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from megaphone.configuration import Assignment
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.epochs import Clock, Epochs
 from megaphone.control.plan import Plan, step_to
 from megaphone.control.saved import restore
@@ -42,6 +42,7 @@ def restored(store: Store, epoch: int, clocks: Clocks, keep: Keep = lambda numbe
     stored = _read_last(store, epoch, plans)
     configuration = store.read_configuration(stored.before_attempt, stored.before.version)
     epochs = restore(stored.before, configuration, clocks, lambda number: _plan_of(store, number))
+    epochs.controller.remember(_past(store, stored))
     if stored.epoch < epoch:
         # It was committed: what its workers said of it is in the log.
         epochs.open(stored.epoch, stored.closing)
@@ -98,6 +99,12 @@ def _read_last(store: Store, epoch: int, plans: dict[int, int]) -> StoredPlan:
             if epoch - 1 not in plans:
                 raise
     return store.read_plan(epoch - 1, plans[epoch - 1])
+
+
+def _past(store: Store, stored: StoredPlan) -> list[MigrationSummary]:
+    """The migrations that had ended before an epoch was planned; later ones end once more."""
+    under_way = {migration.number for migration in stored.before.migrations}
+    return [past for past in store.read_history() if past.number < stored.commands and past.number not in under_way]
 
 
 def _plan_of(store: Store, number: int) -> Plan:

@@ -6,6 +6,7 @@
     plans/                the plan of every epoch, and what the control side knew before it
     configurations/       who owns what, referred to by plans
     commands/             what the user asked for: plans of migrations, pauses, cancellations
+    history               the last migrations that have ended, without their plans
     log/                  what each worker was fed in each epoch
     bins/<operator>/      snapshots of bins, small ones together
 
@@ -13,6 +14,7 @@ An epoch that was planned and not committed is planned anew by the next attempt;
 is never read again, since names carry the attempt.  Neighbours: files.py reads and writes.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -23,11 +25,14 @@ import numpy as np
 import pyarrow as pa
 
 from megaphone.configuration import Assignment, Configuration
+from megaphone.control.controller import MigrationSummary
 from megaphone.control.epochs import EpochPlan, OperatorPlan
 from megaphone.control.saved import Saved
 from megaphone.durability.files import Folder
 from megaphone.errors import CheckpointError
 from megaphone.progress import Time
+
+LOGGER = logging.getLogger("megaphone")
 
 T = TypeVar("T")
 
@@ -171,6 +176,20 @@ class Store:
     def commands_from(self, number: int) -> list[tuple[int, Command]]:
         """The commands from a number on."""
         return [(known, self.read_command(known)) for known in self.numbers("commands") if known >= number]
+
+    def write_history(self, past: Sequence[MigrationSummary]) -> None:
+        """Keep what is remembered of migrations that have ended."""
+        self.put("history", "history", tuple(past))
+
+    def read_history(self) -> tuple[MigrationSummary, ...]:
+        """What is remembered of migrations that have ended: nothing if it was damaged, since nothing depends on it."""
+        try:
+            return self.get("history", "history", tuple[MigrationSummary, ...])
+        except FileNotFoundError:
+            return ()
+        except CheckpointError as error:
+            LOGGER.warning("the migrations that ended before are forgotten: %s", error)
+            return ()
 
     # -- plans --------------------------------------------------------------------------------------------------
 

@@ -312,7 +312,7 @@ def _pids(control: Control | None) -> list[int]:
 
 def _extra(stage: Stage, control: Control | None) -> dict[str, Callable[[], float]]:
     beans = stage.spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()  # type: ignore[union-attr]
-    moved = lambda: sum(migration.bytes_moved for migration in control.history()) if control else 0  # noqa: E731
+    moved = lambda: sum(status.bytes_moved for status in control.status()) if control else 0  # noqa: E731
     return {"heap": lambda: beans.getHeapMemoryUsage().getUsed(), "moved": moved, "stolen": stolen}
 
 

@@ -105,7 +105,7 @@ def _of_query(status: Status) -> dict[str, float]:
         "megaphone_imbalance_ratio": status.imbalance,
         "megaphone_moved_bytes_total": status.bytes_moved,
         "megaphone_move_bytes_per_second": status.bytes_per_s,
-        "megaphone_migration_bins": len(migration.plan.moves) if migration else 0,
+        "megaphone_migration_bins": migration.bins if migration else 0,
         "megaphone_migration_bins_moved": migration.bins_moved if migration else 0,
         "megaphone_migration_paused": int(migration is not None and migration.phase == "paused"),
         "megaphone_recoveries_total": len(status.recoveries),

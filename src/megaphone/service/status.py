@@ -68,7 +68,7 @@ class Status:
     measured: float = 0.0
     """The part of the bins whose size was measured."""
     migrations: Mapping[str, int] = field(default_factory=dict)
-    """How many there were since the query was started, by phase."""
+    """How many have ended since the query was first started, by how, and how many have not, by phase."""
     lags: Mapping[str, int] = field(default_factory=dict)
     """How far each operator's output frontier is behind the newest time it has seen; by epochs there is none."""
     units: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ Neighbours: the engine's desk answers with them, console.py prints them.
 import json
 from typing import Any
 
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.epochs import Epochs
 from megaphone.control.plan import Estimate, Plan
 from megaphone.service.status import Status, WorkerStatus
@@ -14,18 +14,18 @@ from megaphone.service.status import Status, WorkerStatus
 View = dict[str, Any]
 
 
-def of_migration(migration: Migration, left: Estimate | None = None) -> View:
+def of_migration(migration: Migration | MigrationSummary, left: Estimate | None = None) -> View:
     """A migration, and what is left of it."""
-    plan = migration.plan
+    migration = migration.summary
     return {
         "number": migration.number,
         "phase": migration.phase,
-        "strategy": plan.strategy,
-        "latency_target": plan.latency_target,
-        "gap": plan.gap,
-        "steps": len(plan.steps),
+        "strategy": migration.strategy,
+        "latency_target": migration.latency_target,
+        "gap": migration.gap,
+        "steps": migration.steps,
         "steps_completed": migration.completed,
-        "bins": len(plan.moves),
+        "bins": migration.bins,
         "bins_moved": migration.bins_moved,
         "bytes_moved": migration.bytes_moved,
         "bytes_left": left.bytes if left else 0,

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from megaphone.bins import Bins
 from megaphone.configuration import Assignment
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.forecast import forecast
 from megaphone.control.plan import Plan, step_to
 from megaphone.control.policies.observation import Observation
@@ -199,9 +199,11 @@ class Control:
         """Stop migrating after the step in flight; what has moved stays moved."""
         return self._run().tell("cancel")
 
-    def history(self) -> list[Migration]:
-        """Every migration asked for since the query started."""
-        return list(self._run().epochs.controller.history)
+    def history(self) -> list[Migration | MigrationSummary]:
+        """The last hundred migrations that have ended, without their plans, and all that have not, which are whole."""
+        run = self._run()
+        with run.lock:
+            return run.epochs.controller.history
 
     def watch(self, directory: str | Path, owners: Iterable[int | str] = ()) -> Watch:
         """Follow every plan file (`*.json`) that appears in a directory; a refused one says why beside it.
@@ -387,7 +389,7 @@ def _status(run: Run) -> Status:
             meter.bytes_per_s,
             {name: int(load.sizes.sum()) for name, load in meter.loads.items()},
             meter.measured_part,
-            Counter(migration.phase for migration in epochs.controller.history),
+            epochs.controller.ended + Counter(migration.phase for migration in epochs.controller.under_way),
             {name: lag for name, operator in operators.items() if (lag := operator.lag) is not None},
             {name: spec.unit for name, spec in run.specs.items()},
         )

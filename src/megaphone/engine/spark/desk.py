@@ -11,7 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.forecast import left
 from megaphone.control.plan import Plan
 from megaphone.engine.spark.run import Run
@@ -83,10 +83,11 @@ class Desk:
     def _history(self, request: Request) -> Answer:
         run = self._run(request.options.get("query"))
         with run.lock:
-            history = list(run.epochs.controller.history)
-            if number := request.options.get("number"):
-                history = [migration for migration in history if str(migration.number) == number]
-            return Answer.of([views.of_migration(migration, _left(run, migration)) for migration in history])
+            history = run.epochs.controller.history
+        if number := request.options.get("number"):
+            history = [migration for migration in history if str(migration.number) == number]
+        # One at a time: the lock that opens an epoch is not held while all of them are looked at.
+        return Answer.of([_view(run, migration) for migration in history])
 
     def _bins(self, request: Request) -> Answer:
         run = self._run(request.options.get("query"))
@@ -151,6 +152,13 @@ class Desk:
             names = " or ".join(run.query.name or run.query.id for run in runs)
             raise Refusal(HTTPStatus.CONFLICT, f"{len(runs)} queries run on control {name}; choose {names}")
         return runs[0]
+
+
+def _view(run: Run, migration: Migration | MigrationSummary) -> views.View:
+    if isinstance(migration, MigrationSummary):
+        return views.of_migration(migration)
+    with run.lock:
+        return views.of_migration(migration, _left(run, migration))
 
 
 def _left(run: Run, migration: Migration | None) -> Any:

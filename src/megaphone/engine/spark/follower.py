@@ -9,9 +9,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import MOST, Policy, Wish
 from megaphone.errors import PlanError
@@ -26,11 +26,20 @@ class Answer:
     policy: str
     wish: Wish
     asked_s: float
-    migration: Migration | None = None
+    migration: Migration | MigrationSummary | None = None
+    """Without its plan, some time after it has ended."""
     refusal: str | None = None
 
     def __str__(self) -> str:
         return f"{self.policy}: {self.wish.reason}: {self.refusal or self.migration}"
+
+
+def _without_plan(answer: Answer) -> Answer:
+    """An answer to be remembered: plans may be large, and many answers are."""
+    migration = answer.migration
+    if isinstance(migration, Migration) and migration.ended_s is not None:
+        return replace(answer, migration=migration.summary)
+    return answer
 
 
 class Follower:
@@ -101,7 +110,8 @@ class Follower:
         for policy in self._policies:
             wish = policy.decide(seen)
             if wish is not None:
-                self._answers.append(self._follow(type(policy).__name__, wish, seen))
+                answer = self._follow(type(policy).__name__, wish, seen)
+                self._answers = deque([*map(_without_plan, self._answers), answer], maxlen=MOST)
                 return
 
     def _follow(self, policy: str, wish: Wish, seen: Observation) -> Answer:

@@ -5,14 +5,14 @@ control side knew before the epoch that Spark asks for next, and plans that epoc
 Neighbours: run.py goes by it; control/saved.py is what is written, durability/store.py where; restoration.py reads it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control import targets
-from megaphone.control.controller import Migration
+from megaphone.control.controller import Controller
 from megaphone.control.epochs import EpochPlan, Epochs
 from megaphone.control.plan import Plan, Step
-from megaphone.control.saved import remembered, save
+from megaphone.control.saved import save
 from megaphone.durability.manifest import Manifest, check
 from megaphone.durability.restoration import Clocks, obey_all, restored
 from megaphone.durability.restoration import obey as obey
@@ -42,6 +42,7 @@ class Memoir:
         self._kept: set[tuple[int, int]] = set()
         self._owed: StoredPlan | None = None
         self._cut = 0
+        self._ended = -1
 
     def begin(self, epoch: int, initial: Assignment) -> Epochs:
         """The epochs, ready to open one: fresh, or as an attempt before had them."""
@@ -78,6 +79,7 @@ class Memoir:
         if self._owed is None:
             return
         self._keep(self._owed.version, epochs.configuration)
+        self._remember(epochs.controller)
         self.store.write_plan(self._owed)
         if self.known != self._manifest:
             # Not before: the next attempt compares itself with the one that made the last plan.
@@ -92,12 +94,22 @@ class Memoir:
         self._commands += 1
         return number
 
-    def cut(self, epoch: int, needed_from: int, history: list[Migration]) -> None:
-        """Forget what no recovery can ask for any more, now and then; all epochs before `epoch` are committed."""
+    def cut(self, epoch: int, needed_from: int, under_way: Sequence[int]) -> None:
+        """Forget what no recovery can ask for any more, now and then; all epochs before `epoch` are committed.
+
+        The plans of migrations that have not ended stay; they are told by their numbers.
+        """
         if epoch >= self._cut + CUT_EVERY:
             self._cut = epoch
             # The plan before this one stays: whoever restarts may have to begin with it.
-            self.store.cut(min(needed_from, epoch - 1), [migration.number for migration in remembered(history)])
+            self.store.cut(min(needed_from, epoch - 1), under_way)
+
+    def _remember(self, controller: Controller) -> None:
+        """Write down what ended, before a plan that does not have it under way any more."""
+        ended = controller.ended.total()
+        if ended not in (self._ended, 0):
+            self.store.write_history(controller.past)
+        self._ended = ended
 
     def _keep(self, version: int, configuration: Configuration) -> None:
         if (self.attempt, version) not in self._kept:

@@ -107,7 +107,7 @@ class Run:
         )
         self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share)
         self.epochs = self._memoir.begin(epoch, terms.initial)
-        self._told = sum(migration.ended_s is not None for migration in self.epochs.controller.history)
+        self._told = self.epochs.controller.ended.total()
         self._closed_inputs = False
         self._opened = False
         self._ended = False
@@ -154,7 +154,8 @@ class Run:
         self.chronicle.note(self.epochs, len(self.placement.residents))
         if (point := self.timeline.opened(self.epochs, plan)) is not None:
             self._cutter.submit(self._note, point)
-        self._cutter.submit(self._cut, epoch, needed_from, list(self.epochs.controller.history))
+        under_way = [migration.number for migration in self.epochs.controller.under_way]
+        self._cutter.submit(self._cut, epoch, needed_from, under_way)
         return plan
 
     def submit(self, plan: Plan, then_workers: int | None = None) -> Migration:
@@ -183,13 +184,9 @@ class Run:
         return migration
 
     def _tell_ended(self) -> None:
-        for migration in self.epochs.controller.history[self._told :]:
-            if migration.ended_s is None:
-                return
-            self._told += 1
-            tell(
-                f"migration {migration.phase}", query=self.key.query, number=migration.number, migration=str(migration)
-            )
+        for past in self.epochs.controller.ended_since(self._told):
+            tell(f"migration {past.phase}", query=self.key.query, number=past.number, migration=str(past))
+        self._told = self.epochs.controller.ended.total()
 
     def place(self, question: PlaceQuestion) -> PlaceAnswer:
         """Where a worker is, or the order to start it."""
@@ -230,22 +227,15 @@ class Run:
             if self.bounded:
                 return not self._closed_inputs or self.epochs.wants_epoch
             missing = set(range(self.epochs.workers)) - set(self.placement.residents)
-            wanted = self.epochs.wants_epoch or bool(missing) or self._emptied is not None
+            wanted = self.epochs.wants_epoch or bool(missing) or bool(self.epochs.controller.emptied)
             return self._polls > 1 and self.epochs.epoch >= 0 and wanted
-
-    @property
-    def _emptied(self) -> Migration | None:
-        """A migration that has ended, after which some workers may not be needed any more."""
-        history = self.epochs.controller.history
-        return next((m for m in history if m.then_workers is not None and m.ended_s is not None), None)
 
     def _dismiss_surplus(self, plan: EpochPlan) -> None:
         """Let go of the workers that a rescale has emptied."""
         controller = self.epochs.controller
-        while controller.current is None and (migration := self._emptied) is not None:
-            workers, migration.then_workers = migration.then_workers, None
-            assert workers is not None
-            if migration.phase == "done" and controller.expected.owners.max() < workers:
+        while controller.current is None and controller.emptied:
+            workers = controller.emptied.pop(0)
+            if controller.expected.owners.max() < workers:
                 self.epochs.workers = min(workers, self.epochs.workers)
         for worker in self.placement.residents:
             if worker >= self.epochs.workers and worker not in plan.workers:
@@ -254,9 +244,9 @@ class Run:
     def _note(self, point: Point) -> None:
         self.timeline.add(point, self._trigger_of(point.epoch))
 
-    def _cut(self, epoch: int, needed_from: int, history: list[Migration]) -> None:
+    def _cut(self, epoch: int, needed_from: int, under_way: list[int]) -> None:
         try:
-            self._memoir.cut(epoch, needed_from, history)
+            self._memoir.cut(epoch, needed_from, under_way)
         except Exception as error:
             LOGGER.warning("the log of query %s cannot be cut, and grows: %s", self.key.query, error)
 

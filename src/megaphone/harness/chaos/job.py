@@ -104,13 +104,12 @@ class Job:
         if not found:
             return {"epoch": -1, "workers": {}, "migrating": False, "asked": 0, "done": 0}
         (status,) = found
-        history = self._control.history()
         return {
             "epoch": status.epoch,
             "workers": {int(worker.worker): worker.pid for worker in status.workers},
             "migrating": status.migration is not None,
-            "asked": len(history),
-            "done": sum(migration.phase == "done" for migration in history),
+            "asked": sum(status.migrations.values()),
+            "done": status.migrations.get("done", 0),
         }
 
     def migrate(self, strategy: str) -> dict[str, Any]:
