@@ -650,7 +650,7 @@ def test_driver_with_executors_listens_on_the_address_they_know_alone():
         office.close()
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "0"])
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "0", "::ffff:0.0.0.0"])
 def test_nothing_binds_every_address_of_a_machine(tmp_path, host):
     for attempt in (
         lambda: listen(Ledger(), SECRET, tmp_path / "s.sock", host),

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from megaphone.errors import MegaphoneError, PlanError
+from megaphone.errors import MegaphoneError
 from megaphone.service import directory
 from megaphone.service.directory import Entry, Query
-from megaphone.service.office import Office, place_of
+from megaphone.service.office import Office
 from megaphone.service.server import Answer
 
 QUERIES = (Query("aaaa-1", "words"), Query("bbbb-2", None))
@@ -112,15 +112,3 @@ def test_office_that_cannot_open_says_so_and_harms_nobody(folder, caplog):
     folder.chmod(0o755)
     Office("c1", lambda request: Answer.of(1)).update(QUERIES)
     assert "control c1 cannot be served over HTTP: " in caplog.text
-
-
-@pytest.mark.parametrize("said", ["-1", "65536", "", "here", "host:", "10.0.0.7:x", "8080.5"])
-def test_place_that_is_none_is_refused(said):
-    with pytest.raises(PlanError, match=r"served on port .*; choose one from 1 to 65535"):
-        place_of(said)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
-def test_host_that_stands_for_all_addresses_is_refused(host):
-    with pytest.raises(PlanError, match="which stands for every address; choose one"):
-        place_of(f"{host}:8080")

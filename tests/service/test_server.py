@@ -11,6 +11,7 @@ import time
 import pytest
 
 from megaphone.service import server as module
+from megaphone.service.place import resolve
 from megaphone.service.server import MAX_BODY, Answer, Refusal, Server
 
 TOKEN = "correct-horse"
@@ -193,7 +194,7 @@ def test_it_listens_on_the_loopback_address_alone(served):
 
 
 def test_another_address_is_served_under_its_own_name_alone(desk):
-    server = Server(desk, TOKEN, host="127.0.0.2")
+    server = Server(desk, TOKEN, resolve("127.0.0.2"))
     port = port_of(server)
     assert server.address == f"http://127.0.0.2:{port}"
     assert call(server, at="127.0.0.2", Host=f"127.0.0.2:{port}")[0] == 200

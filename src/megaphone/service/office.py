@@ -10,13 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from megaphone.errors import PlanError
 from megaphone.service.directory import Entry, Query, enter, leave
 from megaphone.service.logs import LOGGER, tell
 from megaphone.service.page import page, page_address
-from megaphone.service.server import HOST, Desk, Server
-
-EVERYWHERE = ("0.0.0.0", "::", "[::]")
+from megaphone.service.place import Place
+from megaphone.service.server import Desk, Server
 
 
 class Office:
@@ -26,15 +24,13 @@ class Office:
         self,
         control: str,
         desk: Desk,
-        port: int = 0,
-        host: str = HOST,
+        place: Place | None = None,
         announce: Callable[[str], None] | None = None,
     ) -> None:
         """Closed, for now; with every opening the address of its page is announced."""
         self._control = control
         self._desk = desk
-        self._port = port
-        self._host = host
+        self._place = place or Place()
         self._announce = announce
         self._token = ""
         self._lock = threading.Lock()
@@ -67,7 +63,7 @@ class Office:
         if self._server is None:
             # Who listens here when we have closed, and whom a page left open still asks, learns nothing of use.
             self._token = secrets.token_urlsafe(32)
-            self._server = Server(self._desk, self._token, self._port, page(), self._host)
+            self._server = Server(self._desk, self._token, self._place, page())
             tell("served", control=self._control, address=self._server.address)
         self._file = enter(Entry.of_this_process(self._control, self._server.address, self._token, queries))
         if fresh and self._announce is not None:
@@ -80,19 +76,3 @@ class Office:
             leave(file)
         if server is not None:
             server.close()
-
-
-def place_of(said: str) -> tuple[str, int] | None:
-    """Where to be served: the host, and the port or 0 for any; none if nothing is to be.
-
-    >>> place_of("true"), place_of("False"), place_of("8080"), place_of("10.0.0.7:8080")
-    (('127.0.0.1', 0), None, ('127.0.0.1', 8080), ('10.0.0.7', 8080))
-    """
-    if said.lower() in ("true", "false"):
-        return (HOST, 0) if said.lower() == "true" else None
-    host, _, port = said.rpartition(":")
-    if not port.isdecimal() or int(port) >= 1 << 16:
-        raise PlanError(f"served on port {port}; choose one from 1 to 65535, or true or false")
-    if host in EVERYWHERE:
-        raise PlanError(f"served on {host}, which stands for every address; choose one")
-    return host or HOST, int(port)

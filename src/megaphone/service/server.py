@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from megaphone.service.encoding import encode_json
-
-HOST = "127.0.0.1"
+from megaphone.service.place import HOST, Place
 
 MAX_BODY = 4 << 20
 """A plan that moves a hundred thousand bins has fewer bytes."""
@@ -86,12 +85,12 @@ class Server:
     """Serves until it is closed."""
 
     def __init__(
-        self, desk: Desk, token: str, port: int = 0, public: Mapping[str, Answer] | None = None, host: str = HOST
+        self, desk: Desk, token: str, place: Place | None = None, public: Mapping[str, Answer] | None = None
     ) -> None:
         """Listen on the loopback address and on a free port unless told; `public` is what anybody may have, by path."""
-        self._http = _Http((host, port), _handler(desk, token, public or {}, host))
-        self._port = self._http.server_address[1]
-        self.address = f"http://{host}:{self._port}"
+        place = place or Place()
+        self._http = _Http(place, _handler(desk, token, public or {}, place))
+        self.address = f"http://{place.authority(self._http.server_address[1])}"
         threading.Thread(target=self._http.serve_forever, args=(NOTICE_S,), daemon=True, name="megaphone-http").start()
 
     def close(self) -> None:
@@ -105,9 +104,10 @@ class _Http(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, place: Place, handler: type[BaseHTTPRequestHandler]) -> None:
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
-        super().__init__(address, handler)
+        self.address_family = place.family
+        super().__init__(place.sockaddr, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._callers.acquire(timeout=CROWDED_S):
@@ -125,7 +125,7 @@ class _Http(ThreadingHTTPServer):
         """Who hangs up in the middle is no error of ours."""
 
 
-def _handler(desk: Desk, token: str, public: Mapping[str, Answer], host: str) -> type[BaseHTTPRequestHandler]:
+def _handler(desk: Desk, token: str, public: Mapping[str, Answer], place: Place) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         # Head and body are written one after the other: the second would wait for a word on the first.
@@ -141,7 +141,7 @@ def _handler(desk: Desk, token: str, public: Mapping[str, Answer], host: str) ->
 
         def _answer(self, body: bytes | None) -> None:
             try:
-                check_name(self.headers, host, self.server.server_port)  # type: ignore[attr-defined]
+                check_name(self.headers, place, self.server.server_port)  # type: ignore[attr-defined]
                 answer = self._public() or self._for_desk(body)
             except Refusal as refusal:
                 # What came with the request may still be on its way: it must not be taken for another request.
@@ -192,11 +192,12 @@ def _handler(desk: Desk, token: str, public: Mapping[str, Answer], host: str) ->
     return Handler
 
 
-def check_name(headers: Message, host: str, port: int) -> None:
+def check_name(headers: Message, place: Place, port: int) -> None:
     """Answer to nothing but our name, and to no page but our own."""
-    ours = {f"{host}:{port}", *([f"localhost:{port}"] if host == HOST else [])}
+    name = place.authority(port)
+    ours = {name, *([f"localhost:{port}"] if place.host == HOST else [])}
     if headers.get("Host") not in ours:
-        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {host}:{port}, and answers to no other name")
+        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {name}, and answers to no other name")
     origin = headers.get("Origin")
     if origin is not None and origin.removeprefix("http://") not in ours:
         raise Refusal(HTTPStatus.FORBIDDEN, "a request from a page of somebody else's")

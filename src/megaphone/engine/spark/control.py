@@ -34,7 +34,8 @@ from megaphone.engine.spark.run import PickledSpec, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
 from megaphone.progress import Time
-from megaphone.service.office import Office, place_of
+from megaphone.service.office import Office
+from megaphone.service.place import place_of
 from megaphone.service.status import Status, WorkerStatus
 
 T = TypeVar("T")
@@ -93,8 +94,7 @@ class Control:
             raise PlanError("a dashboard, but nothing is served over HTTP; leave http=False out")
         self._office = None
         if place is not None:
-            host, port = place
-            self._office = Office(self.name, Desk(self), port, host, _print_address if dashboard else None)
+            self._office = Office(self.name, Desk(self), place, _print_address if dashboard else None)
         definition = ControlDefinition(self._initial, workers, self.specs, name, snapshot_share, self._office)
         self.coordinator.define(self.name, definition)
 

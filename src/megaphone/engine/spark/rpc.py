@@ -14,7 +14,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -26,6 +25,7 @@ from megaphone import errors
 from megaphone.engine.spark.memory import kernel
 from megaphone.engine.spark.messages import Address, dump, load
 from megaphone.errors import MegaphoneError, PlanError, ProtocolError, WorkerLost
+from megaphone.service.place import is_every_address
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ def check_host(host: str | None) -> None:
     """Refuse a host that stands for every address of this machine."""
     if host is None:
         return
-    if not host or any(ip_address(found[4][0]).is_unspecified for found in socket.getaddrinfo(host, 0)):
+    if not host or any(is_every_address(str(found[4][0])) for found in socket.getaddrinfo(host, 0)):
         raise PlanError(
             f"host {host!r} is every address of this machine; set spark.driver.host to the one that executors use"
         )
