@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64encode
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -123,6 +124,19 @@ class Door:
         connection.settimeout(60)
         return connection
 
+    def says(self, path, *headers):
+        """The answer to a call without a message, whose headers are sent as they are."""
+        pseudo = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"here"))
+        usual = ((b"content-type", b"application/grpc"), (b"te", b"trailers"))
+        block = b"".join(b"\0" + literal(name) + literal(value) for name, value in (*pseudo, *usual, *headers))
+        answer = b""
+        with self.raw() as connection:
+            preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2(4, 0, 0, b"")
+            connection.sendall(preface + http2(1, 4, 1, block) + http2(0, 1, 1, bytes(5)))
+            while b"grpc-status" not in answer and (some := connection.recv(1 << 16)):
+                answer += some
+        return answer
+
     def try_all(self, headers, data=b"data"):
         """Call each method of Flight with some bytes; yields its name and what came of it."""
         options = flight.FlightCallOptions(headers=headers)
@@ -146,6 +160,17 @@ class Door:
                 method(client, self.caller.options, *arguments)
             except flight.FlightError as error:
                 raise_own(error)
+
+
+def literal(text):
+    """A string in HPACK that is not compressed."""
+    assert len(text) < 127
+    return bytes([len(text)]) + text
+
+
+def http2(kind, flags, stream, payload):
+    """A frame of HTTP/2."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def do_action(client, options, data, name="prepare"):
@@ -232,6 +257,38 @@ def test_service_without_a_secret_hears_nobody():
         for headers in ([], header("")):
             assert all("wrong or no secret" in str(error) for _, error in door.try_all(headers))
         listener.shutdown()
+
+
+# Sent as they are: a client of gRPC's would not let them out.
+ODD_HEADERS = {
+    "no text": (HEADER, b"\xff\xfe"),
+    "no base64": (HEADER, b"!"),
+    "no text in another": ("cookie", b"\xff\xfe"),
+    "no text in Flight's other": ("authorization", b"Basic \xff"),
+    "no ASCII": ("x", "é".encode()),
+    "a NUL": ("x", b"a\0b"),
+    "lines": ("x", b"a\r\nb"),
+    "no name": ("", b"x"),
+    "no lower case": ("X", b"x"),
+}
+PATHS = [f"/arrow.flight.protocol.FlightService/{name}" for name in ("DoAction", "DoGet", "DoExchange", "Handshake")]
+
+
+def test_stranger_with_an_odd_header_is_refused_in_one_line(ledger, capfd):
+    """What he is told would be where in which file it could not be read."""
+    calls = [(PATHS[0], header) for header in ODD_HEADERS.values()]
+    for path, (name, value) in [*calls, *((path, ODD_HEADERS["no text in another"]) for path in PATHS[1:])]:
+        answer = ledger.door.says(path, (name.encode(), value))
+        assert b"grpc-message" in answer, (path, name)
+        assert not re.search(rb"Traceback|File|%0A|python", answer, re.IGNORECASE), (path, name, answer)
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert ledger.asked == []
+
+
+def test_other_headers_are_not_looked_at(ledger):
+    for value in (b"\xff\xfe", b"a\0b"):
+        ledger.door.says(PATHS[1], (HEADER.encode(), b64encode(SECRET.encode())), (b"cookie", value))
+    assert ledger.asked == [b"", b""]
 
 
 def test_methods_that_are_not_offered_are_refused_to_everybody(worker):

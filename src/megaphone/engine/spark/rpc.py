@@ -29,7 +29,12 @@ from megaphone.service.place import is_every_address
 
 T = TypeVar("T")
 
-HEADER = "authorization"
+HEADER = "auth-token-bin"
+"""The one header of a call that is looked at. Flight gives it to an auth handler as bytes; a middleware would first
+have every header decoded as ASCII, and tell a stranger at which line that failed.
+"""
+
+REFUSAL = "wrong or no secret"
 
 MAX_REQUEST = 64 << 20
 """Bytes in an action, ticket or command: orders for a million bins, the most there are, take less than half of it."""
@@ -70,7 +75,7 @@ class Listener(flight.FlightServerBase):  # type: ignore[misc]
 
     def __init__(self, location: str, service: Service, secret: str) -> None:
         """Listen; the caller runs `serve` or relies on the server's own threads."""
-        super().__init__(location, middleware={"secret": _SecretCheck(secret)})
+        super().__init__(location, auth_handler=_SecretCheck(secret))
         self._service = service
 
     def do_action(self, context: Any, action: Any) -> Any:
@@ -123,14 +128,20 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in list(schema)[:MAX_NAME]) or "none"
 
 
-class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class _SecretCheck(flight.ServerAuthHandler):  # type: ignore[misc]
     def __init__(self, secret: str) -> None:
+        super().__init__()
         self._secret = secret.encode()
 
-    def start_call(self, info: Any, headers: Any) -> None:
-        given = headers.get(HEADER, [""])[0].encode()
-        if not given or not hmac.compare_digest(given, self._secret):
-            raise flight.FlightUnauthenticatedError("wrong or no secret")
+    def is_valid(self, token: bytes) -> bytes:
+        """Called first of all for every call but a handshake; the token is empty if there is none."""
+        if not self._secret or not hmac.compare_digest(token, self._secret):
+            raise flight.FlightUnauthenticatedError(REFUSAL)
+        return b""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        """A handshake is refused unread: there is nothing to agree on."""
+        raise flight.FlightUnauthenticatedError(REFUSAL)
 
 
 def listen(service: Service, secret: str, path: Path, host: str | None) -> tuple[list[Listener], Address]:
