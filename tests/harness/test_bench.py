@@ -4,6 +4,7 @@ Would catch a run that is done twice or lost when an experiment is interrupted, 
 another, a ratio that falls short and is not said to, and a command that starts Spark to print a table.
 """
 
+import gzip
 import json
 import subprocess
 import sys
@@ -107,6 +108,15 @@ def test_interrupted_experiment_goes_on_where_it_was(bench):
     assert len(done(bench)) == 4
     bench.run(["toy"], "quick", again=True)
     assert len(done(bench)) == 7
+
+
+def test_runs_are_kept_in_few_bytes_and_figures_as_text(bench):
+    bench.run(["toy"], "quick")
+    folder = newest(bench.results, "toy").path
+    kept = sorted((folder / "runs").iterdir())
+    assert len(kept) == 3
+    assert all(json.loads(gzip.decompress(path.read_bytes()))["parameters"]["form"] == "quick" for path in kept)
+    assert json.loads((folder / "figures.json").read_text())["runs"] == 3
 
 
 def test_run_that_fails_does_not_keep_the_others_from_theirs(bench, capsys):

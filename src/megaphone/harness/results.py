@@ -1,14 +1,15 @@
 """Results: what was measured, by experiment, commit and form, with everything it depended on.
 
     benchmarks/results/<experiment>/<commit>/<form>/
-        setting.json     machine, versions, seed, the parameters of every run
-        runs/<key>.json  what each run found; one that is there is not run again
-        figures.json     the table and the ratios
-        picture.png      drawn from the runs
+        setting.json         machine, versions, seed, the parameters of every run
+        runs/<key>.json.gz   what each run found; one that is there is not run again
+        figures.json         the table and the ratios
+        picture.png          drawn from the runs
 
 Neighbours: experiment.py says what is run, bench.py runs it.
 """
 
+import gzip
 import json
 import os
 import platform
@@ -74,11 +75,11 @@ class Folder:
     def save(self, parameters: Parameters, found: Mapping[str, Any], seconds: float) -> None:
         """Keep what a run found."""
         took = {"took_s": round(seconds, 1), "ended": now()}
-        write(self._run(parameters), {"parameters": dict(parameters), **took, **found})
+        write_compressed(self._run(parameters), {"parameters": dict(parameters), **took, **found})
 
     def results(self, runs: Sequence[Parameters]) -> list[Result]:
         """What those runs found that were done, in their order."""
-        return [json.loads(self._run(run).read_text()) for run in runs if self.has(run)]
+        return [json.loads(gzip.decompress(self._run(run).read_bytes())) for run in runs if self.has(run)]
 
     def asked(self) -> list[Parameters]:
         """The runs that were asked for when it began."""
@@ -91,7 +92,7 @@ class Folder:
         return json.loads(path.read_text()) if path.exists() else None
 
     def _run(self, parameters: Parameters) -> Path:
-        return self.path / "runs" / f"{key_of(parameters)}.json"
+        return self.path / "runs" / f"{key_of(parameters)}.json.gz"
 
 
 def write_figures(folder: Folder, experiment: Experiment) -> None:
@@ -209,10 +210,19 @@ def now() -> str:
 
 
 def write(path: Path, data: Any) -> None:
-    """Write plain data whole or not at all."""
+    """Write plain data whole or not at all, for people to read."""
+    _replace(path, (json.dumps(data, indent=1, sort_keys=False) + "\n").encode())
+
+
+def write_compressed(path: Path, data: Any) -> None:
+    """Write plain data whole or not at all, in few bytes; the same bytes for the same data."""
+    _replace(path, gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0))
+
+
+def _replace(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(json.dumps(data, indent=1, sort_keys=False) + "\n")
+    draft.write_bytes(content)
     draft.replace(path)
 
 
