@@ -122,16 +122,16 @@ def feed(address, words, promised=None, epoch=0, incarnation=1):
     orders = Orders("op", epoch, -(2**63), [], [], [])
     promised = len(words) if promised is None else promised
     request = ApplyRequest(incarnation, orders, epoch + 1, [-(2**63)], promised)
-    writer, reader = caller.client(address).do_exchange(
-        flight.FlightDescriptor.for_command(dump(request)), caller.options
-    )
+    descriptor = flight.FlightDescriptor.for_command(dump(request))
     try:
-        writer.begin(PAYLOADS)
-        for word in words:
-            records = Records.at(Time(epoch), np.zeros(1, np.uint32), pa.record_batch({"word": [word]}))
-            writer.write_batch(payload_batch(0, encode([records])))
-        writer.done_writing()
-        outputs, report = read_outputs(reader)
+        with caller.client(address) as client:
+            writer, reader = client.do_exchange(descriptor, caller.options)
+            writer.begin(PAYLOADS)
+            for word in words:
+                records = Records.at(Time(epoch), np.zeros(1, np.uint32), pa.record_batch({"word": [word]}))
+                writer.write_batch(payload_batch(0, encode([records])))
+            writer.done_writing()
+            outputs, report = read_outputs(reader)
     except flight.FlightError as error:
         raise_own(error)
     return [row for batch in outputs for row in batch.to_pylist()], report

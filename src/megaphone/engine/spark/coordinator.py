@@ -243,9 +243,10 @@ class Coordinator(Service):
         return any(rings) if rings else bell.bounded
 
     def _watch(self) -> None:
-        """Look now and then whether a query has ended."""
+        """Look now and then whether a query has ended, or a worker is not called any more."""
         while not self._closed.wait(LOOK_EVERY_S):
             self.end_inactive()
+            self._caller.close_idle()
             if self._spark.sparkContext._jsc is None:
                 self.close()
 

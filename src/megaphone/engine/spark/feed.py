@@ -89,12 +89,13 @@ def _exchange(
 ) -> tuple[list[pa.RecordBatch], Report]:
     descriptor = flight.FlightDescriptor.for_command(dump(request))
     try:
-        writer, reader = caller.client(seat.address).do_exchange(descriptor, caller.options)
-        writer.begin(PAYLOADS)
-        for kind, payload in payloads:
-            writer.write_batch(payload_batch(kind, payload))
-        writer.done_writing()
-        return read_outputs(reader)
+        with caller.client(seat.address) as client:
+            writer, reader = client.do_exchange(descriptor, caller.options)
+            writer.begin(PAYLOADS)
+            for kind, payload in payloads:
+                writer.write_batch(payload_batch(kind, payload))
+            writer.done_writing()
+            return read_outputs(reader)
     except flight.FlightError as error:
         raise_own(error)
 

@@ -11,9 +11,11 @@ import os
 import socket
 import stat
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -47,6 +49,9 @@ MAX_ERROR = 5000
 
 MAX_NAME = 40
 """Characters of a name nobody knows that are worth repeating."""
+
+IDLE_S = 10.0
+"""After so long without a call a connection is closed: its service may be gone, and another one takes 2 ms to open."""
 
 PAYLOADS = pa.schema([("kind", pa.int32()), ("payload", pa.binary())])
 """What an exchange takes in: records as S got them from the shuffle."""
@@ -188,45 +193,85 @@ def is_near(address: Address) -> bool:
     return address.kernel in ("", kernel()) and is_ours(address.unix)
 
 
+@dataclass(slots=True)
+class Connection:
+    """A connection to one service, which has a thread and a file of its own."""
+
+    client: Any
+    users: int = 0
+    """Calls under way."""
+    used_s: float = 0.0
+    """When the last call ended."""
+
+
 class Caller:
-    """Calls services with one secret; keeps a connection to each."""
+    """Calls services with one secret; keeps a connection to each that it has called lately."""
 
     def __init__(self, secret: str, unix: bool = True) -> None:
         """Prefer Unix sockets where they are there, unless told not to."""
         self._headers = [(HEADER.encode(), secret.encode())]
         self.options = self._options(None)
         self.unix = unix
-        self._clients: dict[str, Any] = {}
+        self._connections: dict[str, Connection] = {}
         self._lock = threading.Lock()
 
     def _options(self, timeout_s: float | None) -> Any:
         return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
 
-    def client(self, address: Address) -> Any:
-        """The connection to a service."""
-        near = (self.unix or address.tcp is None) and is_near(address)
-        if not near and address.tcp is None:
-            raise WorkerLost(f"no answer: {address.unix} is not a socket of this user's own")
-        location = f"grpc+unix://{address.unix}" if near else str(address.tcp)
-        with self._lock:
-            if location not in self._clients:
-                # Without a limit: gRPC's own of 4 MiB is below one chunk of a bin. And straight to the service:
-                # gRPC would hand the secret to a proxy that the environment names for the web.
-                options = [("grpc.enable_http_proxy", 0)]
-                self._clients[location] = flight.FlightClient(location, generic_options=options)
-            return self._clients[location]
+    @contextmanager
+    def client(self, address: Address) -> Iterator[Any]:
+        """The client of a service; its connection stays open at least until the block ends."""
+        connection = self._begin(self._location(address))
+        self.close_idle()
+        try:
+            yield connection.client
+        finally:
+            self._end(connection)
 
     def call(self, address: Address, action: str, message: Any, answer: type[T], timeout_s: float | None = None) -> T:
         """Have a service carry out an action, and read its answer."""
         options = self.options if timeout_s is None else self._options(timeout_s)
         try:
-            (result,) = self.client(address).do_action((action, dump(message)), options)
+            with self.client(address) as client:
+                (result,) = client.do_action((action, dump(message)), options)
         except flight.FlightError as error:
             raise_own(error)
         try:
             return load(result.body.to_pybytes(), answer)
         except msgspec.MsgspecError as error:
             raise ProtocolError(f"answer to action {action!r} is malformed: {error}") from None
+
+    def close_idle(self) -> None:
+        """Close the connections without a call for `IDLE_S`: workers come and go, and each would cost a thread."""
+        before = time.monotonic() - IDLE_S
+        with self._lock:
+            idle = [where for where, one in self._connections.items() if not one.users and one.used_s < before]
+            closed = [self._connections.pop(where) for where in idle]
+        for connection in closed:
+            connection.client.close()
+
+    def _location(self, address: Address) -> str:
+        near = (self.unix or address.tcp is None) and is_near(address)
+        if not near and address.tcp is None:
+            raise WorkerLost(f"no answer: {address.unix} is not a socket of this user's own")
+        return f"grpc+unix://{address.unix}" if near else str(address.tcp)
+
+    def _begin(self, location: str) -> Connection:
+        with self._lock:
+            connection = self._connections.get(location)
+            if connection is None:
+                # Without a limit: gRPC's own of 4 MiB is below one chunk of a bin. And straight to the service:
+                # gRPC would hand the secret to a proxy that the environment names for the web.
+                options = [("grpc.enable_http_proxy", 0)]
+                client = flight.FlightClient(location, generic_options=options)
+                connection = self._connections[location] = Connection(client)
+            connection.users += 1
+            return connection
+
+    def _end(self, connection: Connection) -> None:
+        with self._lock:
+            connection.users -= 1
+            connection.used_s = time.monotonic()
 
 
 @contextmanager

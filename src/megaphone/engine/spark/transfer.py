@@ -76,8 +76,8 @@ def pull(caller: Caller, arrival: Arrival, operator: str, epoch: int) -> Iterato
 
 def _pull(caller: Caller, arrival: Arrival, request: PullRequest) -> Iterator[Delivery]:
     try:
-        reader = caller.client(arrival.seat.address).do_get(flight.Ticket(dump(request)), caller.options)
-        yield from _read(reader)
+        with caller.client(arrival.seat.address) as client:
+            yield from _read(client.do_get(flight.Ticket(dump(request)), caller.options))
     except flight.FlightError as error:
         raise_own(error)
 

@@ -108,6 +108,7 @@ class Worker(Service):
                 writer.write_batch(output.slice(start, OUTPUT_ROWS))
         writer.write_metadata(dump(report))
         self._pool.submit(tenancy.rest)
+        self.caller.close_idle()
 
     def _check(self, request: ApplyRequest) -> None:
         """Refuse what is meant for another process of this worker: ours may be the one that was given up."""
