@@ -6,6 +6,7 @@ from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.control.epochs import Epochs, Report, input_frontier
 from megaphone.control.plan import Plan, Step
+from megaphone.control.saved import save
 from megaphone.control.strategies import make_plan
 from megaphone.errors import PlanError, ProtocolError
 from megaphone.progress import BEGIN, CLOSED, END, OPEN, Frontier, Time
@@ -256,3 +257,84 @@ def test_input_frontier_is_what_the_sources_promise():
     assert frontier(seen=(50, 30), lateness=(0, 5)) == Frontier(Time(25))
     assert frontier(seen=(50, BEGIN), lateness=(0, 5)) == OPEN
     assert frontier(closing=True) == frontier("epoch", closing=True) == CLOSED
+
+
+# -- workers that are wanted -------------------------------------------------------------------------------------------
+
+
+def done(epochs, owners, workers):
+    """A rescale that is accepted and done."""
+    target = Assignment(owners)
+    migration = epochs.submit(make_plan(epochs.controller.expected, target, "all_at_once"), workers)
+    while migration.phase != "done":
+        epochs.open(epochs.epoch + 1)
+        report(epochs, outputs=[None] * (max(owners) + 2))
+    epochs.let_go()
+
+
+def test_rescale_that_is_done_leaves_the_workers_of_one_that_waits():
+    """They were let go of, none of them was started again, and the rescale gave up after two minutes."""
+    epochs = planned()
+    with epochs.reservations.of(3):
+        done(epochs, [0, 0, 0, 0], 1)
+        assert (epochs.workers, epochs.wanted) == (1, 3)
+        assert epochs.surplus(map(WorkerId, range(5))) == [3, 4]
+    assert epochs.wanted == 1
+
+
+@pytest.mark.parametrize("error", [None, PlanError, TimeoutError, KeyboardInterrupt])
+def test_rescale_that_is_given_up_gives_back_its_workers_and_no_others(error):
+    epochs = planned()
+    run(epochs)
+    with epochs.reservations.of(4):
+        try:
+            with epochs.reservations.of(6):
+                assert epochs.wanted == 6
+                if error is not None:
+                    raise error
+        except (PlanError, TimeoutError, KeyboardInterrupt):
+            pass
+        assert epochs.wanted == 4
+    assert (epochs.workers, epochs.wanted) == (2, 2)
+    assert epochs.surplus(map(WorkerId, range(6))) == [2, 3, 4, 5]
+
+
+def test_reserved_workers_are_forgotten_in_a_crash():
+    """The rescale that waits for them has not been accepted, and ends with its driver."""
+    epochs = planned()
+    with epochs.reservations.of(9):
+        assert save(epochs).workers == 2
+
+
+def test_workers_in_the_plan_of_the_open_epoch_are_no_surplus():
+    epochs = planned()
+    epochs.submit(make_plan(HERE, Assignment([0, 0, 0, 0]), "all_at_once"), 1)
+    run(epochs)
+    assert epochs.surplus(map(WorkerId, range(2))) == []
+    run(epochs)
+    epochs.let_go()
+    assert epochs.wanted == 1
+    run(epochs)
+    assert epochs.surplus(map(WorkerId, range(2))) == [1]
+
+
+@pytest.mark.parametrize("workers", [0, -1, 5, 10**9, 99999999999999999999])
+def test_rescale_to_more_workers_than_bins_changes_nothing(workers):
+    epochs = planned()
+    plan = make_plan(HERE, Assignment([0, 0, 0, 0]), "all_at_once")
+    for refused in (epochs.check, epochs.submit):
+        with pytest.raises(PlanError, match=f"{workers} workers asked for, .* there are 4 bins.*; choose 1 to 4"):
+            refused(plan, workers)
+    assert (epochs.workers, epochs.controller.history) == (2, [])
+
+
+def test_emptied_workers_of_a_migration_behind_which_another_waits_bring_no_epochs():
+    """Until it is resumed there is nothing to let go of, and the query used to start one epoch after another."""
+    epochs = planned()
+    epochs.submit(make_plan(HERE, Assignment([0, 0, 0, 0]), "all_at_once"), 1)
+    epochs.submit(make_plan(Assignment([0, 0, 0, 0]), THERE, "all_at_once"))
+    run(epochs)
+    run(epochs)
+    assert epochs.controller.pause().number == epochs.controller.current.number
+    assert epochs.controller.emptied == [1]
+    assert not epochs.lets_go_of(map(WorkerId, range(2)))

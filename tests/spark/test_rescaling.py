@@ -139,3 +139,32 @@ def test_verb_right_after_a_restart_means_the_run_that_is_alive(spark, feed, new
     assert phases == ["done", "done"]
     assert [numbers for _, numbers in runs] == [[0], [0, 1], [0, 1]]
     assert set(status.assignment.owners) == {1}
+
+
+def test_rescale_right_after_another_gets_its_workers(spark, feed, start, wait_until, monkeypatch):
+    """The first used to let go of workers that the second was waiting for; and what is refused leaves none behind."""
+    control, source, counts = counting(spark, feed, workers=2, slots=2)
+    running = start(counts)
+    check(running, source)
+    first = control.rescale(1, "all_at_once")
+    second = control.rescale(3, "all_at_once")
+    assert (first.wait(120).phase, second.wait(120).phase) == ("done", "done")
+    check(running, source)
+    assert sorted(bins for _, bins in workers(control).values()) == [5, 5, 6]
+    for refused in (lambda: control.rescale(4, at=0), lambda: control.plan("rescale", workers=4, at=0)):
+        with pytest.raises(PlanError, match="time 0 is behind the frontier"):
+            refused()
+    check(running, source)
+    assert len(workers(control)) == 3
+
+    def wait_and_go_on(of, number):
+        wait_for_workers(of, number)
+        assert len(workers(control)) == 4
+        check(running, source)
+
+    wait_for_workers = control._await_workers
+    monkeypatch.setattr(control, "_await_workers", wait_and_go_on)
+    with pytest.raises(PlanError, match="is behind the frontier"):
+        control.rescale(4, at=control.status()[0].epoch + 2)
+    wait_until(lambda: len(workers(control)) == 3, "the end of the worker of a rescale that was refused")
+    check(running, source)

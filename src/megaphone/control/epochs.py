@@ -17,6 +17,7 @@ from megaphone.control.load import NOTHING, Tally
 from megaphone.control.meter import Meter
 from megaphone.control.pacing import stride
 from megaphone.control.plan import Plan, Step
+from megaphone.control.reservations import Reservations
 from megaphone.control.stream import Pending, Reconfiguration
 from megaphone.control.travel import Stuck
 from megaphone.errors import PlanError, ProtocolError
@@ -137,6 +138,8 @@ class Epochs:
         """Begin before epoch 0, with every operator's clock and number of inputs."""
         check_clocks({name: clock for name, (clock, _) in operators.items()})
         self.workers = workers
+        """As many as the plans that were accepted need."""
+        self.reservations = Reservations()
         self.configuration = Configuration(initial)
         self.controller = Controller(initial)
         self.operators = {name: Operator(clock, inputs) for name, (clock, inputs) in operators.items()}
@@ -154,13 +157,30 @@ class Epochs:
         """The earliest time at which nothing has been applied on any operator."""
         return max(self._time_of(operator) for operator in self.operators.values())
 
-    def check(self, plan: Plan) -> None:
-        """Refuse a plan that this query cannot follow from where it will be."""
-        self.controller.check(plan, self.workers, self.now)
+    @property
+    def wanted(self) -> int:
+        """How many workers there should be: as many as plans need, or as are reserved."""
+        return max(self.workers, self.reservations.most)
+
+    def check(self, plan: Plan, workers: int | None = None) -> None:
+        """Refuse a plan that this query cannot follow from where it will be; a rescale says to how many workers."""
+        self.controller.check(plan, self.with_workers(workers), self.now)
 
     def submit(self, plan: Plan, then_workers: int | None = None, number: int = 0) -> Migration:
-        """Accept a plan for this query, or refuse it."""
-        return self.controller.submit(plan, self.workers, self.now, then_workers, number)
+        """Accept a plan for this query, or refuse it; a rescale's plan brings as many workers as it asks for."""
+        workers = self.with_workers(then_workers)
+        migration = self.controller.submit(plan, workers, self.now, then_workers, number)
+        self.workers = workers
+        return migration
+
+    def with_workers(self, asked: int | None) -> int:
+        """How many workers there are while a rescale to as many as are asked for is under way; refuse too many."""
+        bins = self.configuration.bins
+        if asked is not None and not 1 <= asked <= max(bins, self.workers):
+            raise PlanError(
+                f"{asked} workers asked for, but there are {bins} bins, one at least for each; choose 1 to {bins}"
+            )
+        return max(self.workers, asked or 0)
 
     def open(self, epoch: int, closing: bool = False) -> EpochPlan:
         """The plan of an epoch; made once."""
@@ -323,6 +343,24 @@ class Epochs:
         self.configuration = Configuration(assignment)
         self.controller.expect(assignment)
         self.version += 1
+
+    def let_go(self) -> None:
+        """Need only as many workers as the rescales that are done have left, unless a plan needs more."""
+        controller = self.controller
+        while controller.current is None and controller.emptied:
+            workers = controller.emptied.pop(0)
+            if controller.expected.owners.max() < workers:
+                self.workers = min(workers, self.workers)
+
+    def surplus(self, there: Iterable[WorkerId]) -> list[WorkerId]:
+        """Those of some workers that the query does not need any more, in the epoch that is open or later."""
+        plan, wanted = self._plans.get(self.epoch), self.wanted
+        return [worker for worker in there if worker >= wanted and plan and worker not in plan.workers]
+
+    def lets_go_of(self, there: Iterable[WorkerId]) -> bool:
+        """Would a further epoch let go of any of some workers?"""
+        emptied = self.controller.current is None and self.controller.emptied
+        return bool(emptied or self.surplus(there))
 
     def _make(self, epoch: int) -> EpochPlan:
         operators = {name: self._operator_plan(name, operator) for name, operator in self.operators.items()}

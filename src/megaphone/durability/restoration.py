@@ -79,8 +79,6 @@ def _refit(command: Command, current: Assignment) -> Command:
 def obey(epochs: Epochs, command: Command, number: int) -> Migration | None:
     """Do what a command says; refuse it as it would have been refused."""
     controller = epochs.controller
-    if command.workers is not None:
-        epochs.workers = max(epochs.workers, command.workers)
     if command.verb == "submit":
         assert command.plan is not None
         return epochs.submit(Plan.from_json(command.plan), command.workers, number)

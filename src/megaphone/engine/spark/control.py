@@ -163,14 +163,10 @@ class Control:
         with run.lock:
             # Refused, if at all, before a process is started for it.
             self._plan(run, goals.rescaled(run, workers), strategy, **pace)
-            before, run.epochs.workers = run.epochs.workers, max(workers, run.epochs.workers)
-        try:
+        with run.epochs.reservations.of(workers):
             self._await_workers(run, workers)
-        except PlanError:
-            run.epochs.workers = before
-            raise
-        with run.lock:
-            return run.submit(self._plan(run, goals.rescaled(run, workers), strategy, **pace), workers)
+            with run.lock:
+                return run.submit(self._plan(run, goals.rescaled(run, workers), strategy, **pace), workers)
 
     def rebalance(self, strategy: str | None = None, *, by: By = "load", **pace: Any) -> Migration:
         """Even the load, by moving the least state that will do; nothing, if the busiest worker is not far from even.
@@ -254,7 +250,7 @@ class Control:
         options = {} if batch is None else {"batch": batch}
         when = None if at is None else Time(at)
         plan = make_plan(current, goal.target, strategy, gap=gap, at=when, latency_target=latency_target, **options)
-        plan.check(current, max(goal.workers, run.epochs.workers))
+        run.epochs.check(plan, goal.workers)
         return plan
 
     def of(self, query: StreamingQuery) -> "Control":

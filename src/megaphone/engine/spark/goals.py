@@ -35,6 +35,8 @@ class Goal:
 
 def rescaled(run: Run, workers: int) -> Goal:
     """The bins evenly on another number of workers."""
+    # First: a target lists its workers.
+    run.epochs.with_workers(workers)
     return Goal(targets.balanced(run.epochs.controller.expected, workers), workers)
 
 

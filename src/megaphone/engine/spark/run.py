@@ -127,7 +127,7 @@ class Run:
             plan = self._open(question.epoch) if fresh else self.epochs.open(question.epoch)
             self._memoir.write(self.epochs)
             self._polls = 0
-            wanted = sorted({*plan.workers, *map(WorkerId, range(self.epochs.workers))})
+            wanted = sorted({*plan.workers, *map(WorkerId, range(self.epochs.wanted))})
             current = question.epoch == self.epochs.epoch
         if fresh:
             reach("after-plan", _is_moving(plan))
@@ -149,7 +149,7 @@ class Run:
         self._opened = True
         plan = self._memoir.open(self.epochs, epoch, closing)
         self._closed_inputs = self._closed_inputs or closing
-        self._dismiss_surplus(plan)
+        self._dismiss_surplus()
         self._tell_ended()
         self.chronicle.note(self.epochs, len(self.placement.residents))
         if (point := self.timeline.opened(self.epochs, plan)) is not None:
@@ -162,7 +162,7 @@ class Run:
         """Accept a plan, and write it down, or refuse it."""
         with self.lock:
             self._check_alive()
-            self.epochs.check(plan)
+            self.epochs.check(plan, then_workers)
             return self._obey(Command("submit", plan.to_json(), then_workers))
 
     def tell(self, verb: str) -> Migration:
@@ -226,20 +226,16 @@ class Run:
             self._polls += 1
             if self.bounded:
                 return not self._closed_inputs or self.epochs.wants_epoch
-            missing = set(range(self.epochs.workers)) - set(self.placement.residents)
-            wanted = self.epochs.wants_epoch or bool(missing) or bool(self.epochs.controller.emptied)
+            there = self.placement.residents
+            missing = set(range(self.epochs.wanted)) - there.keys()
+            wanted = self.epochs.wants_epoch or bool(missing) or self.epochs.lets_go_of(there)
             return self._polls > 1 and self.epochs.epoch >= 0 and wanted
 
-    def _dismiss_surplus(self, plan: EpochPlan) -> None:
-        """Let go of the workers that a rescale has emptied."""
-        controller = self.epochs.controller
-        while controller.current is None and controller.emptied:
-            workers = controller.emptied.pop(0)
-            if controller.expected.owners.max() < workers:
-                self.epochs.workers = min(workers, self.epochs.workers)
-        for worker in self.placement.residents:
-            if worker >= self.epochs.workers and worker not in plan.workers:
-                self.placement.dismiss(worker)
+    def _dismiss_surplus(self) -> None:
+        """Let go of the workers that a rescale has emptied, or that were started for one that was refused."""
+        self.epochs.let_go()
+        for worker in self.epochs.surplus(self.placement.residents):
+            self.placement.dismiss(worker)
 
     def _note(self, point: Point) -> None:
         self.timeline.add(point, self._trigger_of(point.epoch))
