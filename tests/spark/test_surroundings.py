@@ -29,6 +29,11 @@ def alarm(time, data, state, notificator):
         yield row.k, row.ring, time, os.getpid()
 
 
+def seen(time, data, state, notificator):
+    """Each column by its name, and the time."""
+    return [(row._2, row._1, row["a b"], row["a.b"], row["a`b"], time) for row in data]
+
+
 def counted(words) -> Counter:
     """What a running count gives, in any order."""
     return Counter((word, n) for word, total in Counter(words).items() for n in range(1, total + 1))
@@ -134,6 +139,17 @@ def test_batch_frame_closes_its_inputs(spark):
     rows = spark.createDataFrame([(key, 5, False) for key in range(10)], "k long, t long, ring boolean")
     frame = megaphone.unary(control, rows, "k", alarm, "k long, ring boolean, t long, pid int", time="t")
     assert Counter((row.ring, row.t) for row in frame.collect()) == {(False, 5): 10, (True, 1005): 10}
+
+
+@pytest.mark.parametrize("exchange", ["a`b", "_2"])
+def test_columns_may_have_any_name(spark, exchange):
+    """Those of tuples in `createDataFrame` are `_1`, `_2` ..."""
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    rows = spark.createDataFrame([(1, 2, 3, 4, 5), (6, 7, 8, 9, 10)], ["_1", "_2", "a b", "a.b", "a`b"])
+    output = "_2 long, _1 long, `a.b` long, `a``b` long, `a b` long, time long"
+    frame = megaphone.unary(control, rows, exchange, seen, output, time="a.b")
+    assert frame.columns == ["_2", "_1", "a.b", "a`b", "a b", "time"]
+    assert sorted(map(tuple, frame.collect())) == [(2, 1, 3, 4, 5, 4), (7, 6, 8, 9, 10, 9)]
 
 
 def test_spark_may_count_its_partitions_anew_behind_it(spark, feed, start):

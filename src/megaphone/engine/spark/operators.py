@@ -183,17 +183,27 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
 
 def _hashed(frame: DataFrame, input: Input, exchange: Exchange) -> DataFrame:
     """The user's columns, the 64-bit value the bin comes from, and the time if a column has it, but not as it is."""
-    columns = [sf.col(f"`{name}`") for name in input.schema.names]
-    extra = [_value(exchange).cast("long").alias(HASH)]
+    # By position, since `mapInArrow` cannot read a name with a dot or a backtick.
+    columns = [_column(name).alias(f"_column{place}") for place, name in enumerate(input.schema.names)]
+    extra = [_value(exchange, input).cast("long").alias(HASH)]
     if input.time is not None and input.clock is None:
-        extra.append(_micros(sf.col(f"`{input.time}`"), frame.schema[input.time].dataType).alias(TIME))
+        extra.append(_micros(_column(input.time), frame.schema[input.time].dataType).alias(TIME))
     return frame.select(*columns, *extra)
 
 
-def _value(exchange: Exchange) -> Column:
+def _value(exchange: Exchange, input: Input) -> Column:
     if isinstance(exchange, Bits):
         return exchange.column
-    return sf.xxhash64(exchange) if isinstance(exchange, Column) else sf.xxhash64(*_names(exchange))
+    if isinstance(exchange, Column):
+        return sf.xxhash64(exchange)
+    names = _names(exchange)
+    return sf.xxhash64(*(_column(name) if name in input.schema.names else sf.col(name) for name in names))
+
+
+def _column(name: str) -> Column:
+    """A column by its very name: dots, spaces and backticks are part of it."""
+    escaped = name.replace("`", "``")
+    return sf.col(f"`{escaped}`")
 
 
 def _told(exchange: Exchange) -> str:

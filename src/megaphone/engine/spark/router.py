@@ -106,7 +106,7 @@ class _Outbox:
 
 
 class _Reader:
-    """Turns Spark's rows (user columns, hash, time if no column has it as it is) into records."""
+    """Turns Spark's rows (the user's columns by position, hash, time if no column has it as it is) into records."""
 
     def __init__(self, binding: Binding, input: int, epoch: int) -> None:
         workers = binding.spec.workers
@@ -119,4 +119,5 @@ class _Reader:
         data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
         if self._input.time is None:
             return Records.at(self._epoch, bins, data)
-        return Records(bins, self._input.times(batch.column(self._input.clock or exchange.TIME)), data)
+        clock = self._input.clock
+        return Records(bins, self._input.times(data.column(clock) if clock else batch.column(exchange.TIME)), data)
