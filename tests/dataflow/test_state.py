@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from megaphone.bins import BinId
 from megaphone.dataflow.records import Records
-from megaphone.dataflow.rows import make_row
+from megaphone.dataflow.row import make_row
 from megaphone.dataflow.state import CHUNK, Parcel, pack, unpack
 from megaphone.progress import Time
 from megaphone.testing import make_records

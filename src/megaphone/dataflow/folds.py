@@ -18,7 +18,16 @@ import pyarrow as pa
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.records import Records, runs
-from megaphone.dataflow.rows import columns_to_rows, columns_to_values, conform, make_row, no_rows, rows_to_batch
+from megaphone.dataflow.row import make_row
+from megaphone.dataflow.rows import (
+    columns_to_rows,
+    columns_to_values,
+    conform,
+    no_rows,
+    refuse_inner_twins,
+    refuse_twins,
+    rows_to_batch,
+)
 from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import FoldError, PlanError
 from megaphone.progress import END, Frontier, Time
@@ -80,6 +89,9 @@ class _Base:
     inputs: tuple[pa.Schema, ...]
     output: pa.Schema
 
+    def __post_init__(self) -> None:
+        refuse_twins(self.output, self._its("output"))
+
     @property
     def ordered(self) -> bool:
         """Records come sorted."""
@@ -90,11 +102,8 @@ class _Base:
         """An output without rows."""
         return no_rows(self.output)
 
-    def _applied(self, outputs: list[Any], later: "Iterable[Later]", worker: WorkerId) -> Applied:
-        try:
-            return rows_to_batch(outputs, self.output), tuple(part.records() for part in later)
-        except PlanError as error:
-            raise FoldError(f"fold of operator {self.name} on worker {worker} gave a misfit: {error}") from error
+    def _its(self, part: str) -> str:
+        return f"the {part} of operator {self.name}"
 
     def _failed(self, where: str, worker: WorkerId) -> FoldError:
         error = traceback.format_exc()
@@ -103,7 +112,24 @@ class _Base:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFold(_Base):
+class _RowFold(_Base):
+    """A fold that meets records as rows."""
+
+    def __post_init__(self) -> None:
+        _Base.__post_init__(self)
+        for schema in self.inputs:
+            refuse_inner_twins(schema, self._its("input"))
+        refuse_inner_twins(self.output, self._its("output"))
+
+    def _applied(self, outputs: list[Any], later: "Iterable[Later]", worker: WorkerId) -> Applied:
+        try:
+            return rows_to_batch(outputs, self.output), tuple(part.records() for part in later)
+        except PlanError as error:
+            raise FoldError(f"fold of operator {self.name} on worker {worker} gave a misfit: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFold(_RowFold):
     """`fold(key, val, state) -> (state, outputs)`; a state of None removes the key."""
 
     keys: tuple[str, ...]
@@ -148,7 +174,7 @@ class KeyFold(_Base):
 
 
 @dataclass(frozen=True, slots=True)
-class BinFold(_Base):
+class BinFold(_RowFold):
     """`fold(time, data, state, notificator) -> outputs`, once per bin and time; two data and notificators if binary."""
 
     state: Callable[[], Any]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from megaphone.dataflow.exchange import BIN, HASH, TIME
 from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_ordered, is_vectorised
 from megaphone.dataflow.records import Times
+from megaphone.dataflow.rows import refuse_twins
 from megaphone.errors import PlanError
 from megaphone.progress import END
 
@@ -31,6 +32,7 @@ class Input:
     """How far behind the largest time seen a record may still come."""
 
     def __post_init__(self) -> None:
+        refuse_twins(self.schema, "the input")
         for name in self.keys:
             if name not in self.schema.names:
                 raise PlanError(f"no key column '{name}'; the input has {', '.join(self.schema.names)}")

@@ -3,13 +3,12 @@
 Only folds that work record by record meet them; a vectorised fold never does.
 """
 
-from collections import namedtuple
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from megaphone.dataflow.row import make_row, make_rows
 from megaphone.errors import PlanError
 
 
@@ -18,33 +17,46 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
-@lru_cache(maxsize=256)
-def row_type(fields: tuple[str, ...]) -> Any:
-    """The named tuple with these fields: one class per process, so that rows kept in a state can be pickled."""
-    base = namedtuple("Row", fields, rename=True)  # type: ignore[misc]
+def refuse_twins(schema: pa.Schema, of: str) -> None:
+    """Refuse two columns of one name.
 
-    class Row(base):
-        __slots__ = ()
-
-        def __reduce__(self) -> tuple[Any, ...]:
-            return make_row, (fields, tuple(self))
-
-    return Row
+    >>> refuse_twins(pa.schema([("n", pa.int64()), ("n", pa.string())]), "the output")
+    Traceback (most recent call last):
+    megaphone.errors.PlanError: the output has two columns named 'n'; rename one
+    """
+    for name in _twins(schema.names):
+        raise PlanError(f"{of} has two columns named {name!r}; rename one")
 
 
-def make_row(fields: tuple[str, ...], values: Sequence[Any]) -> Any:
-    """One row, by field names and values."""
-    return row_type(fields)._make(values)
+def refuse_inner_twins(schema: pa.Schema, of: str) -> None:
+    """Refuse two fields of one name in a struct: as a Python value it is a dict."""
+    for field in schema:
+        for name in _inner_twins(field.type):
+            raise PlanError(f"{of} has two fields named {name!r} in the column {field.name!r}; rename one")
+
+
+def _twins(names: Sequence[str]) -> list[str]:
+    return [name for place, name in enumerate(names) if name in names[:place]]
+
+
+def _inner_twins(kind: pa.DataType) -> Iterator[str]:
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    if pa.types.is_struct(kind):
+        yield from _twins([field.name for field in fields])
+    for field in fields:
+        yield from _inner_twins(field.type)
 
 
 def columns_to_rows(batch: pa.RecordBatch) -> list[Any]:
-    """All rows of a batch as named tuples."""
-    make = row_type(tuple(batch.schema.names))._make
-    return [make(values) for values in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    """All rows of a batch, with the names of its columns."""
+    fields = tuple(batch.schema.names)
+    if not fields:
+        return [make_row((), ())] * batch.num_rows
+    return make_rows(fields, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def columns_to_values(batch: pa.RecordBatch) -> list[Any]:
-    """Rows of one column as bare values, of several as named tuples, of none as None."""
+    """Rows of one column as bare values, of several as rows, of none as None."""
     if batch.num_columns == 0:
         return [None] * batch.num_rows
     return batch.column(0).to_pylist() if batch.num_columns == 1 else columns_to_rows(batch)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from megaphone.dataflow.row import names_of
+
 
 def text_of(value: Any) -> str:
     """A value as JSON; what is a string in JSON stands without its quotes.
@@ -71,7 +73,7 @@ def _dict(value: dict) -> Any:  # type: ignore[type-arg]
 
 @_plain.register
 def _tuple(value: tuple) -> Any:  # type: ignore[type-arg]
-    names = getattr(value, "_fields", None) or getattr(value, "__fields__", None)
+    names = names_of(value)
     return dict(zip(names, map(_plain, value), strict=True)) if names else [_plain(entry) for entry in value]
 
 
