@@ -1,12 +1,13 @@
 """Would catch a line of progress that Spark's readers could not read, counts what was not there, or grows for ever.
 
-And a log line that is no JSON.
+And a log line that is no JSON, and a log that has one for every epoch.
 """
 
 import json
 import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -85,14 +86,51 @@ def fields(value, before=""):
             yield f"{before}{name}"
 
 
-def test_events_and_epochs_are_lines_of_json(engine, chronicle, caplog):
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that the chronicle sees, in a list of one."""
+    seconds = [1000.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: seconds[0]))
+    return seconds
+
+
+def progress(caplog):
+    return [json.loads(JsonLines().format(record)) for record in caplog.records]
+
+
+def test_log_has_one_line_a_minute(engine, chronicle, caplog, clock):
+    """At ten epochs a second, a line for each would be 4.5 GB a week."""
+    caplog.set_level(logging.INFO, "megaphone")
+    for _ in range(1250):
+        run(engine, chronicle, "ab")
+        clock[0] += 0.125
+    first, second = progress(caplog)
+    assert (first["logger"], first["level"]) == ("megaphone.progress", "INFO")
+    assert [line["megaphone"]["epochs"] for line in (first, second)] == [480, 480]
+    assert [line["batchId"] for line in (first, second)] == [479, 959]
+    assert [line["numInputRows"] for line in (first, second)] == [960, 960]
+    assert first["durationMs"]["triggerExecution"] == 125
+    assert first["processedRowsPerSecond"] == 16
+    assert first["stateOperators"][0]["customMetrics"]["recordsApplied"] == 960
+    assert len(chronicle.since(-1)) == module.LINES
+
+
+def test_log_has_every_epoch_if_asked_for(engine, chronicle, caplog):
+    caplog.set_level(logging.DEBUG, "megaphone.progress")
+    run(engine, chronicle, "a", "ab", "")
+    told = progress(caplog)
+    assert [(line["level"], line["batchId"], line["megaphone"]["epochs"]) for line in told] == [
+        ("DEBUG", 0, 1),
+        ("DEBUG", 1, 1),
+    ]
+
+
+def test_events_are_lines_of_json(caplog):
     caplog.set_level(logging.INFO, "megaphone")
     tell("worker joined", worker=3, host="ü")
-    run(engine, chronicle, "a", "ab")
-    event, epoch = (json.loads(JsonLines().format(record)) for record in caplog.records)
+    (event,) = progress(caplog)
     assert (event["event"], event["worker"], event["host"]) == ("worker joined", 3, "ü")
     assert event["message"] == "worker joined: worker 3, host ü"
-    assert (epoch["logger"], epoch["batchId"]) == ("megaphone.progress", 0)
 
 
 def test_exception_is_in_the_line():

@@ -2,7 +2,7 @@
 
 They go to Python's own logging, under `megaphone`; nothing is set up for you. Text handlers show a line a person can
 read, and a handler with `JsonLines` one JSON object a line. docs/operations.md has the events name by name.
-Neighbours: everybody in the driver tells; chronicle.py tells every epoch, under `megaphone.progress`.
+Neighbours: everybody in the driver tells; chronicle.py has the lines of progress, under `megaphone.progress`.
 """
 
 import json
@@ -14,6 +14,28 @@ from megaphone.service.encoding import clean
 
 LOGGER = logging.getLogger("megaphone")
 PROGRESS = logging.getLogger("megaphone.progress")
+
+
+MINUTE_S = 60.0
+
+
+class Minutely:
+    """Whether it is time again for a line that could be written in every epoch.
+
+    >>> minutely = Minutely()
+    >>> [minutely.due(second) for second in (0.0, 0.1, 59.9, 60.0, 60.1)]
+    [True, False, False, True, False]
+    """
+
+    def __init__(self) -> None:
+        self._last_s = -MINUTE_S
+
+    def due(self, now_s: float) -> bool:
+        """True if a minute has passed since it last was."""
+        due = now_s - self._last_s >= MINUTE_S
+        if due:
+            self._last_s = now_s
+        return due
 
 
 def tell(event: str, **fields: Any) -> None:

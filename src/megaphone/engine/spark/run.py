@@ -5,6 +5,7 @@ Neighbours: coordinator.py finds the run a call is about, control.py shows it to
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from megaphone.faults import reach
 from megaphone.progress import Time
 from megaphone.service.chronicle import Chronicle
 from megaphone.service.directory import Query
-from megaphone.service.logs import LOGGER, tell
+from megaphone.service.logs import LOGGER, Minutely, tell
 from megaphone.service.timeline import Point, Timeline, Trigger
 
 HEAD_START_S = 10.0
@@ -116,6 +117,7 @@ class Run:
         self._caller = caller
         self._polls = 0
         self._gave: dict[str, set[WorkerId]] = {}
+        self._uncut = Minutely()
         self._sender = ThreadPoolExecutor(max_workers=4, thread_name_prefix="orders")
         self._cutter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cut")
 
@@ -244,7 +246,8 @@ class Run:
         try:
             self._memoir.cut(epoch, needed_from, under_way)
         except Exception as error:
-            LOGGER.warning("the log of query %s cannot be cut, and grows: %s", self.key.query, error)
+            if self._uncut.due(time.monotonic()):
+                LOGGER.warning("the log of query %s cannot be cut, and grows: %s", self.key.query, error)
 
     def close(self) -> None:
         """The query has ended: so do its workers. Nothing more is written down, for another run may have begun."""
