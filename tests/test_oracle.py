@@ -253,7 +253,8 @@ def follow(run, action, *details):
 def submit_drawn(run, target, name, batch, gap, ahead, every_step):
     """A plan for now, or for a time ahead: its first step only, or each step two times after the one before."""
     now = max(run.engine.epochs.now, 0)
-    plan = make_plan(run.engine.epochs.controller.expected, target, name, batch=batch, gap=gap)
+    size = batch if name == "batched" else None
+    plan = make_plan(run.engine.epochs.controller.expected, target, name, batch=size, gap=gap)
     if ahead is not None:
         count = len(plan.steps) if every_step else 1
         times = [Time(now + ahead + 2 * number) for number in range(count)] + [None] * len(plan.steps)

@@ -10,6 +10,7 @@ from typing import NewType
 import numpy as np
 import numpy.typing as npt
 
+from megaphone.checks import integer, shown
 from megaphone.errors import PlanError
 
 BinId = NewType("BinId", int)
@@ -39,9 +40,10 @@ class Bins:
     @classmethod
     def of_count(cls, count: int) -> "Bins":
         """The bins whose number is `count`."""
-        if count < 2 or count & (count - 1) or count > 2**MAX_SHIFT:
-            raise PlanError(f"{count} bins asked for; choose a power of two from 2 to {2**MAX_SHIFT}")
-        return cls(count.bit_length() - 1)
+        found = integer(count)
+        if found is None or not 2 <= found <= 2**MAX_SHIFT or found & (found - 1):
+            raise PlanError(f"{shown(count)} bins asked for; choose a power of two from 2 to {2**MAX_SHIFT}")
+        return cls(found.bit_length() - 1)
 
     @property
     def count(self) -> int:

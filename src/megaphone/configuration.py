@@ -7,16 +7,20 @@ Paper: configuration updates.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from megaphone.bins import BinId, WorkerId
+from megaphone.bins import MAX_SHIFT, BinId, WorkerId
+from megaphone.checks import whole
 from megaphone.errors import PlanError
 from megaphone.progress import BEGIN, Frontier, Time
 
 Owners = npt.NDArray[np.int32]
+
+MAX_WORKER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Assignment:
 
     def __init__(self, owners: Iterable[int] | Owners) -> None:
         """Own a private, read-only copy of the owners, one per bin."""
-        table = np.array(owners if isinstance(owners, np.ndarray) else list(owners), dtype=np.int32)
+        table = np.array(_numbers(owners), dtype=np.int32)
         table.flags.writeable = False
         self.owners: Owners = table
         self._workers: list[WorkerId] | None = None
@@ -100,6 +104,24 @@ class Assignment:
         if self._workers is None:
             self._workers = [WorkerId(int(w)) for w in np.unique(self.owners)]
         return self._workers
+
+
+def _numbers(owners: Iterable[int] | Owners) -> npt.NDArray[Any]:
+    """Owners that are whole numbers, and that a table has room for."""
+    if not isinstance(owners, np.ndarray):
+        listed = list(islice(owners, 2**MAX_SHIFT + 1))
+        if not set(map(type, listed)) <= {int}:
+            listed = [whole(owner, f"bin {bin} on worker {{}}", 0) for bin, owner in enumerate(listed)]
+        if max(listed, default=0) > MAX_WORKER or min(listed, default=0) < 0:
+            listed = [whole(owner, f"bin {bin} on worker {{}}", 0, MAX_WORKER) for bin, owner in enumerate(listed)]
+        owners = np.array(listed, dtype=np.int64)
+    if owners.ndim != 1 or owners.dtype.kind not in "iu":
+        raise PlanError(f"an assignment of shape {owners.shape} and type {owners.dtype}; give a worker for every bin")
+    if len(owners) > 2**MAX_SHIFT:
+        raise PlanError(f"an assignment of more than {2**MAX_SHIFT} bins; choose fewer")
+    if owners.dtype != np.int32 and len(owners) and not 0 <= owners.min() <= owners.max() <= MAX_WORKER:
+        raise PlanError(f"an assignment to workers {owners.min()} to {owners.max()}; choose 0 to {MAX_WORKER}")
+    return owners
 
 
 class Configuration:

@@ -81,7 +81,7 @@ class Original:
 
     def migrate(self, owners, name, batch, gap, ahead):
         expected = self.epochs.controller.expected
-        plan = make_plan(expected, Assignment(owners), name, batch=batch, gap=gap)
+        plan = make_plan(expected, Assignment(owners), name, batch=batch if name == "batched" else None, gap=gap)
         if ahead is not None and plan.steps:
             first = Step(plan.steps[0].moves, Time(max(self.epochs.now, 0) + ahead))
             plan = Plan(BINS, (first, *plan.steps[1:]), gap, name)

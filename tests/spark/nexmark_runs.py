@@ -67,7 +67,9 @@ class Mover:
         (status,) = self.control.status()
         bins = range(len(self.begun) % 2, BINS, 2)
         target = {bin: (int(status.assignment.owners[bin]) + 1) % WORKERS for bin in bins}
-        self.begun.append(self.control.migrate(target, STRATEGIES[len(self.begun)], batch=2))
+        strategy = STRATEGIES[len(self.begun)]
+        batch = {"batch": 2} if strategy == "batched" else {}
+        self.begun.append(self.control.migrate(target, strategy, **batch))
 
     @property
     def moved(self):

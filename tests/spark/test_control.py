@@ -281,7 +281,7 @@ def test_watched_directory_is_followed(counting, tmp_path, wait_until):
         drop("broken", b'{"megaphone_plan": 1, "bins": 16}')
         drop("noise", b"\xff\xfe\x00")
         drop("far", moves((0, counting.owners[0], 9)).to_json().encode())
-        assert answer("broken", "refused").startswith("malformed plan: KeyError 'steps'")
+        assert answer("broken", "refused").startswith("malformed plan: Object missing required field `steps`")
         assert answer("noise", "refused").startswith("not a plan: ")
         assert "bin 0 would go to worker 9, but there are 3 workers" in answer("far", "refused")
         drop("good", plan.to_json().encode())

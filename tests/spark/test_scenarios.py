@@ -226,7 +226,8 @@ class Chance:
         """A random assignment, by the strategy with a random gap."""
         draw = self.random.randrange
         target = [draw(self.workers) for _ in range(BINS)]
-        return control.migrate(target, self.strategy, gap=draw(2), batch=draw(1, 4))
+        batch = {"batch": draw(1, 4)} if self.strategy == "batched" else {}
+        return control.migrate(target, self.strategy, gap=draw(2), **batch)
 
 
 def play(running, feed, control, chance: Chance) -> list[megaphone.Migration]:

@@ -5,17 +5,45 @@ it can be checked, printed, saved and read back.  Neighbours: strategies.py make
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+
+from megaphone import checks
 from megaphone.bins import BinId, WorkerId
 from megaphone.configuration import Assignment, Move
+from megaphone.control.documents import Int64, Malformed, convert, parse
 from megaphone.errors import PlanError
-from megaphone.progress import BEGIN, END, Time
+from megaphone.progress import BEGIN, Time
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
+
+LISTS = (tuple, list)
+
+MAX_FILE = 256 << 20
+"""Bytes of a plan's file: a million bins, each in a step of its own, take 80 million."""
+
+
+class StepDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A step as text has it: each move is a bin, the worker it is on, and the one it goes to."""
+
+    moves: list[tuple[Int64, Int64, Int64]]
+    time: Int64 | None = None
+
+
+class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A plan as text has it."""
+
+    megaphone_plan: Literal[1]
+    bins: Int64
+    steps: list[StepDocument]
+    gap: Int64 = 0
+    strategy: str = "by hand"
+    latency_target: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,51 +115,58 @@ class Plan:
 
     def check(self, current: Assignment, workers: int) -> Assignment:
         """Refuse what cannot be followed from `current`; return where the plan ends."""
-        if self.gap < 0:
-            raise PlanError(f"a gap of {self.gap} epochs; choose 0 or more")
-        if self.latency_target is not None and not 0 < self.latency_target < float("inf"):
-            raise PlanError(f"a latency target of {self.latency_target} s; choose more than 0")
-        if self.bins != len(current):
+        checks.gap(self.gap)
+        checks.label(self.strategy, "a strategy called")
+        if self.latency_target is not None:
+            checks.latency_target(self.latency_target)
+        if checks.whole(self.bins, "a plan for {} bins", 1) != len(current):
             raise PlanError(f"plan is for {self.bins} bins, the operators have {len(current)}")
-        last = BEGIN
-        owners = current.owners.tolist()
-        for number, step in enumerate(self.steps):
-            _check_time(number, step.time, last)
-            last = last if step.time is None else step.time
-            _check_step(step, owners, workers)
+        # What somebody puts into a plan may be anything, whatever its types say.
+        steps: Any = self.steps
+        if not isinstance(steps, LISTS):
+            raise PlanError(f"a plan whose steps are {checks.shown(steps)}; give a tuple of steps")
+        last, owners = BEGIN, current.owners.tolist()
+        for number, step in enumerate(steps):
+            if not (isinstance(step, Step) and isinstance(step.moves, LISTS)):
+                raise PlanError(f"step {number} is {checks.shown(step)}; give Step(a tuple of moves)")
+            if step.time is not None:
+                last = _check_time(number, step.time, last)
+            _check_moves(number, step.moves, owners, workers)
         return Assignment(owners)
 
     def to_json(self) -> str:
         """The plan as text that `from_json` reads back."""
+        # NumPy's integers are numbers too, but not for json.
         steps = [
-            {"time": step.time, "moves": [[move.bin, move.source, move.target] for move in step.moves]}
+            {
+                "time": None if step.time is None else int(step.time),
+                "moves": [[int(move.bin), int(move.source), int(move.target)] for move in step.moves],
+            }
             for step in self.steps
         ]
-        head = {"megaphone_plan": FORMAT, "bins": self.bins, "gap": self.gap, "strategy": self.strategy}
-        target = {} if self.latency_target is None else {"latency_target": self.latency_target}
+        head = {"megaphone_plan": FORMAT, "bins": int(self.bins), "gap": int(self.gap), "strategy": self.strategy}
+        target = {} if self.latency_target is None else {"latency_target": float(self.latency_target)}
         return json.dumps({**head, **target, "steps": steps})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
         """A plan from its text; what is not one is refused with the reason."""
         try:
-            raw = json.loads(text)
-        except json.JSONDecodeError as error:
+            raw = parse(text)
+        except Malformed as error:
             raise PlanError(f"not a plan: {error}") from None
         if not isinstance(raw, dict) or raw.get("megaphone_plan") != FORMAT:
             raise PlanError(f'not a plan of format {FORMAT}: no "megaphone_plan": {FORMAT} in it')
         try:
-            steps = tuple(_read_step(step) for step in raw["steps"])
-            target = raw.get("latency_target")
-            return cls(
-                int(raw["bins"]),
-                steps,
-                int(raw.get("gap", 0)),
-                str(raw.get("strategy", "by hand")),
-                None if target is None else float(target),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise PlanError(f"malformed plan: {type(error).__name__} {error}") from None
+            return cls.from_document(convert(raw, PlanDocument))
+        except Malformed as error:
+            raise PlanError(f"malformed plan: {error}") from None
+
+    @classmethod
+    def from_document(cls, document: PlanDocument) -> "Plan":
+        """A plan that was read as part of something else."""
+        steps = tuple(map(_read_step, document.steps))
+        return cls(document.bins, steps, document.gap, document.strategy, document.latency_target)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file."""
@@ -141,9 +176,16 @@ class Plan:
     def read(cls, path: str | Path) -> "Plan":
         """Read a plan from a file."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_FILE + 1)
+            if len(content) > MAX_FILE:
+                raise PlanError(f"{path} has more than {MAX_FILE} bytes: it is no plan")
+            return cls.from_json(content.decode())
         except UnicodeDecodeError as error:
             raise PlanError(f"not a plan: {error}") from None
+        except (OSError, ValueError) as error:
+            # A name with a zero in it is a ValueError.
+            raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def __str__(self) -> str:
         head = f"{self.strategy}: {len(self.moves)} bins"
@@ -156,41 +198,50 @@ class Plan:
         return "\n".join([head, *(f"  step {number}: {step}" for number, step in enumerate(self.steps))])
 
 
-def _check_time(number: int, time: Time | None, last: Time) -> None:
-    if time is not None and not BEGIN <= time < END:
-        raise PlanError(f"step {number} is at time {time}; choose one from {BEGIN} to {END - 1}")
-    if time is not None and time < last:
+def _check_time(number: int, time: Time, last: Time) -> Time:
+    time = checks.time(time, f"step {number}")
+    if time < last:
         raise PlanError(f"step {number} is at time {time}, behind the step before it, at {last}")
+    return time
 
 
-def _check_step(step: Step, owners: list[WorkerId], workers: int) -> None:
-    """Check one step and give the bins their new owners."""
-    seen: dict[BinId, Move] = {}
-    for move in step.moves:
-        if not 0 <= move.bin < len(owners):
-            raise PlanError(f"bin {move.bin} of {len(owners)}; choose 0 to {len(owners) - 1}")
-        if not 0 <= move.target < workers:
+def _check_moves(number: int, moves: Sequence[Move], owners: list[int], workers: int) -> None:
+    """Check the moves of one step and give the bins their new owners."""
+    seen: dict[int, int] = {}
+    for move in moves:
+        if not isinstance(move, Move):
+            raise PlanError(f"step {number} moves {checks.shown(move)}; give Move(bin, source, target)")
+        bin, source, target = move.bin, move.source, move.target
+        if not (type(bin) is int and type(source) is int and type(target) is int):
+            bin, source, target = _integers(number, move)
+        if not 0 <= bin < len(owners):
+            raise PlanError(f"bin {checks.shown(bin)} of {len(owners)}; choose 0 to {len(owners) - 1}")
+        if not 0 <= target < workers:
             raise PlanError(
-                f"bin {move.bin} would go to worker {move.target}, but there are {workers} workers; "
+                f"bin {bin} would go to worker {checks.shown(target)}, but there are {workers} workers; "
                 f"choose 0 to {workers - 1}"
             )
-        if move.bin in seen:
+        if bin in seen:
             raise PlanError(
-                f"bin {move.bin} would go to workers {seen[move.bin].target} and {move.target} in one step; "
-                "choose one, or two steps"
+                f"bin {bin} would go to workers {seen[bin]} and {target} in one step; choose one, or two steps"
             )
-        if owners[move.bin] != move.source:
-            raise PlanError(f"bin {move.bin} is on worker {owners[move.bin]} by then, not on worker {move.source}")
-        if move.target == move.source:
-            raise PlanError(f"bin {move.bin} is on worker {move.source} already; leave the move out")
-        seen[move.bin] = move
-        owners[move.bin] = move.target
+        if owners[bin] != source:
+            raise PlanError(f"bin {bin} is on worker {owners[bin]} by then, not on worker {checks.shown(source)}")
+        if target == source:
+            raise PlanError(f"bin {bin} is on worker {source} already; leave the move out")
+        seen[bin] = owners[bin] = target
 
 
-def _read_step(raw: Any) -> Step:
-    time = raw.get("time")
-    moves = tuple(Move(BinId(int(b)), WorkerId(int(s)), WorkerId(int(t))) for b, s, t in raw["moves"])
-    return Step(moves, None if time is None else Time(int(time)))
+def _integers(number: int, move: Move) -> tuple[BinId, WorkerId, WorkerId]:
+    """The parts of a move that are whole numbers, but not Python's own."""
+    about = f"step {number} moves {{}}"
+    bin, source, target = (checks.whole(part, about) for part in (move.bin, move.source, move.target))
+    return BinId(bin), WorkerId(source), WorkerId(target)
+
+
+def _read_step(document: StepDocument) -> Step:
+    moves = starmap(lambda b, s, t: Move(BinId(b), WorkerId(s), WorkerId(t)), document.moves)
+    return Step(tuple(moves), None if document.time is None else Time(document.time))
 
 
 def step_to(current: Assignment, owners: Iterable[tuple[int, int]], time: Time | None = None) -> Step:

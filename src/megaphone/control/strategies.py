@@ -7,9 +7,11 @@ From: targets.py.  To: plan.py, controller.py.  Paper: migration strategies, bip
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice, product
+from typing import Any
 
+from megaphone import checks
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment, Move
 from megaphone.control.pacing import TARGET_S
@@ -52,12 +54,11 @@ def batched(k: int) -> Strategy:
     >>> [str(step) for step in batched(2)(Assignment([0, 0, 0]), Assignment([1, 1, 1]))]
     ['0:0>1 1:0>1', '2:0>1']
     """
-    if k < 1:
-        raise PlanError(f"batches of {k} bins; choose 1 or more")
+    size = checks.batch(k)
 
     def batched(current: Assignment, target: Assignment) -> Iterator[Step]:
         moves = current.moves_to(target)
-        while batch := tuple(islice(moves, k)):
+        while batch := tuple(islice(moves, size)):
             yield Step(batch)
 
     return batched
@@ -102,9 +103,9 @@ def make_plan(
     target: Assignment,
     strategy: str | Strategy | None = None,
     *,
-    batch: int = BATCH,
+    batch: int | None = None,
     gap: int = 0,
-    at: Time | None = None,
+    at: int | None = None,
     latency_target: float | None = None,
 ) -> Plan:
     """The plan from `current` to `target` by a strategy or its name; the first step at time `at`, or at once.
@@ -116,19 +117,61 @@ def make_plan(
       step 0: 0:0>1 1:0>1
       step 1: 2:0>1
     """
-    if len(current) != len(target):
-        raise PlanError(f"target is for {len(target)} bins, the operators have {len(current)}")
-    if strategy is None:
-        strategy = "batched" if latency_target is None else "adaptive"
-    chosen = _named(strategy, batch) if isinstance(strategy, str) else strategy
-    if chosen is adaptive and latency_target is None:
-        latency_target = TARGET_S
-    if chosen is not adaptive and latency_target is not None:
-        raise PlanError(f"a latency target for strategy '{_name(chosen)}'; choose adaptive, or leave the target out")
-    steps = list(chosen(current, target))
-    if steps and at is not None:
-        steps[0] = replace(steps[0], time=at)
-    return Plan(len(current), tuple(steps), gap, _name(chosen), latency_target)
+    pace = Pace.of(strategy, batch=batch, gap=gap, at=at, latency_target=latency_target)
+    return pace.plan(current, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How bins get where they are to be: what every verb that moves them takes, checked."""
+
+    strategy: Strategy
+    gap: int
+    at: Time | None
+    latency_target: float | None
+
+    @classmethod
+    def of(
+        cls,
+        strategy: str | Strategy | None = None,
+        *,
+        batch: int | None = None,
+        gap: int | None = None,
+        at: int | None = None,
+        latency_target: float | None = None,
+    ) -> "Pace":
+        """What was said, or refused: also what the strategy has no use for."""
+        if strategy is None:
+            strategy = "batched" if latency_target is None else "adaptive"
+        if batch is not None:
+            checks.batch(batch)
+        chosen = _named(strategy, BATCH if batch is None else batch) if isinstance(strategy, str) else strategy
+        if not callable(chosen):
+            raise PlanError(f"a strategy {checks.shown(chosen)}; choose one by name, or give a function")
+        name = checks.label(_name(chosen), "a strategy called")
+        if batch is not None and strategy != "batched":
+            raise PlanError(f"batches of {batch} bins for strategy '{name}'; choose batched, or leave the batch out")
+        if latency_target is not None:
+            latency_target = checks.latency_target(latency_target)
+            if chosen is not adaptive:
+                raise PlanError(f"a latency target for strategy '{name}'; choose adaptive, or leave the target out")
+        elif chosen is adaptive:
+            latency_target = TARGET_S
+        when = None if at is None else checks.time(at, "the first step")
+        return cls(chosen, 0 if gap is None else checks.gap(gap), when, latency_target)
+
+    def plan(self, current: Assignment, target: Assignment) -> Plan:
+        """The plan from one assignment to another."""
+        if len(current) != len(target):
+            raise PlanError(f"target is for {len(target)} bins, the operators have {len(current)}")
+        name = _name(self.strategy)
+        # Every step moves a bin, and every bin once.
+        steps: list[Any] = list(islice(self.strategy(current, target), len(current) + 1))
+        if len(steps) > len(current):
+            raise PlanError(f"strategy '{name}' takes more than {len(current)} steps for as many bins")
+        if steps and self.at is not None and isinstance(steps[0], Step):
+            steps[0] = Step(steps[0].moves, self.at)
+        return Plan(len(current), tuple(steps), self.gap, name, self.latency_target)
 
 
 def _name(strategy: Strategy) -> str:
@@ -138,7 +181,7 @@ def _name(strategy: Strategy) -> str:
 def _named(name: str, batch: int) -> Strategy:
     if name not in STRATEGIES:
         *names, last = sorted(STRATEGIES)
-        raise PlanError(f"no strategy named '{name}'; choose {', '.join(names)} or {last}")
+        raise PlanError(f"no strategy named {checks.shown(name)}; choose {', '.join(names)} or {last}")
     return STRATEGIES[name](batch)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from megaphone.checks import printable
 from megaphone.control.controller import Migration
 from megaphone.control.plan import Plan
 from megaphone.control.policies.observation import Observation
@@ -274,11 +275,5 @@ def _mark(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A line without what a terminal would take for an order.
-
-    >>> _plain("no\\x1b[2J \\ud800")
-    'no\\\\x1b[2J \\\\ud800'
-    """
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text[:MAX_ANSWER]
+    """A line that is fit for an answer."""
+    return printable(text)[:MAX_ANSWER]
