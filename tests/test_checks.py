@@ -29,7 +29,7 @@ NO_WHOLE_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_WHOLE_NUMBERS, ids=repr)
+@pytest.mark.parametrize("value", NO_WHOLE_NUMBERS, ids=lambda value: type(value).__name__)
 def test_what_is_no_whole_number_is_refused(value):
     for check in (checks.gap, checks.batch, checks.slots, checks.time):
         with pytest.raises(PlanError, match="; choose a whole number, "):

@@ -730,7 +730,7 @@ def drawn_plan(rig, owners, name, batch, gap, ahead, every_step):
     """A plan for now, or for a time ahead: its first step only, or each step two times after the one before."""
     now = max(rig.epochs.now, 0)
     target = Assignment([owner % rig.workers for owner in owners])
-    plan = make_plan(rig.epochs.controller.expected, target, name, batch=batch, gap=gap)
+    plan = make_plan(rig.epochs.controller.expected, target, name, batch=batch if name == "batched" else None, gap=gap)
     if ahead is None:
         return plan
     count = len(plan.steps) if every_step else 1

@@ -79,7 +79,7 @@ def test_migrations_that_have_ended_are_known_and_counted_whenever_the_driver_di
     go_on(memoir, epochs, 0)
     for epoch in range(1, 13):
         if epoch % 4 == 1:
-            submit(memoir, epochs, [epoch // 4 % 2 == 0] * BINS, "all_at_once")
+            submit(memoir, epochs, [int(epoch // 4 % 2 == 0)] * BINS, "all_at_once")
         if epoch == 6:
             obey(epochs, Command("cancel"), memoir.command(Command("cancel")))
         memoir.open(epochs, epoch, False)

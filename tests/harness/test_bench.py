@@ -60,6 +60,7 @@ def bench(tmp_path):
     (benchmarks / "toy.py").write_text(TOY)
     (benchmarks / "script.py").write_text("raise SystemExit('this is no experiment')\n")
     (tmp_path / "docs").mkdir()
+    (tmp_path / ".gitignore").write_text("__pycache__/\n")
     git(tmp_path, "init", "--quiet")
     commit(tmp_path)
     return Bench(benchmarks, Console(width=200))
