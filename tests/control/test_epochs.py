@@ -323,7 +323,7 @@ def test_rescale_to_more_workers_than_bins_changes_nothing(workers):
     epochs = planned()
     plan = make_plan(HERE, Assignment([0, 0, 0, 0]), "all_at_once")
     for refused in (epochs.check, epochs.submit):
-        with pytest.raises(PlanError, match=f"{workers} workers asked for, .* there are 4 bins.*; choose 1 to 4"):
+        with pytest.raises(PlanError, match=f"{workers} workers asked for.*; choose 1 (or more|to 4)$"):
             refused(plan, workers)
     assert (epochs.workers, epochs.controller.history) == (2, [])
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from megaphone.bins import BinId, WorkerId
+from megaphone.checks import worker_count
 from megaphone.configuration import Assignment, Configuration, Move, Update
 from megaphone.control.controller import Controller, Migration
 from megaphone.control.load import NOTHING, Tally
@@ -177,9 +178,7 @@ class Epochs:
         """How many workers there are while a rescale to as many as are asked for is under way; refuse too many."""
         bins = self.configuration.bins
         if asked is not None and not 1 <= asked <= max(bins, self.workers):
-            raise PlanError(
-                f"{asked} workers asked for, but there are {bins} bins, one at least for each; choose 1 to {bins}"
-            )
+            worker_count(asked, bins)
         return max(self.workers, asked or 0)
 
     def open(self, epoch: int, closing: bool = False) -> EpochPlan:
