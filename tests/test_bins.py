@@ -19,16 +19,10 @@ def test_bin_is_the_most_significant_bits(values, shift):
     assert bins.of_hashes(np.array(values, np.int64)).tolist() == [int(bits[:shift], 2) for bits in binary]
 
 
-@given(hashes, shifts)
-def test_one_hash_and_many_fall_in_the_same_bin(value, shift):
-    bins = Bins(shift)
-    assert [bins.of_hash(value)] == bins.of_hashes(np.array([value], np.int64)).tolist()
-    assert bins.of_hash(value) == bins.of_hash(value % 2**64)
-
-
-@given(hashes, st.integers(2, MAX_SHIFT))
-def test_doubling_the_bins_splits_each_in_two(value, shift):
-    assert Bins(shift).of_hash(value) // 2 == Bins(shift - 1).of_hash(value)
+@given(st.lists(hashes), st.integers(2, MAX_SHIFT))
+def test_doubling_the_bins_splits_each_in_two(values, shift):
+    fine, coarse = (Bins(each).of_hashes(np.array(values, np.int64)) for each in (shift, shift - 1))
+    assert (fine // 2).tolist() == coarse.tolist()
 
 
 @given(shifts)

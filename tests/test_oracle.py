@@ -29,7 +29,8 @@ from megaphone.testing import check_operator, make_records, recompute, recompute
 WORKERS, BINS = 3, 8
 SCHEMA = pa.schema([("key", pa.string()), ("time", pa.int64()), ("n", pa.int64())])
 OUTPUT = pa.schema([("time", pa.int64()), ("key", pa.string()), ("n", pa.int64())])
-BIN_OF = {key: Bins.of_count(BINS).of_hash(int(hash_columns([pa.array([key])])[0])) for key in "abcdefgh"}
+KEYS = list("abcdefgh")
+BIN_OF = dict(zip(KEYS, Bins.of_count(BINS).of_hashes(hash_columns([pa.array(KEYS)])).tolist(), strict=True))
 
 
 class Witness:

@@ -31,11 +31,6 @@ def test_nothing_arrives_past_the_end():
     assert not CLOSED.less_equal(END)
 
 
-@given(frontiers, frontiers, times)
-def test_meet_is_what_may_arrive_on_either_input(one, other, time):
-    assert one.meet(other).less_equal(time) == (one.less_equal(time) or other.less_equal(time))
-
-
 @given(frontiers, times)
 def test_less_than_implies_less_equal(frontier, time):
     assert frontier.less_equal(time) or not frontier.less_than(time)

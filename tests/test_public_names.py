@@ -24,7 +24,10 @@ def test_public_names_are_those_we_mean():
 
 @pytest.mark.parametrize("name", megaphone.__all__)
 def test_public_name_is_there_and_documented(name):
-    assert getattr(megaphone, name).__doc__
+    public = getattr(megaphone, name)
+    # A dataclass without a docstring is given its signature for one.
+    assert public.__doc__
+    assert not public.__doc__.startswith(f"{name}(")
 
 
 def test_star_brings_the_public_names():

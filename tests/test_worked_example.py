@@ -1,7 +1,7 @@
 """The paper's worked example (Fig. 4), frontier by frontier: two workers count words, and b moves between them.
 
-Would catch a part that keeps the one rule by itself but not together with its neighbours: here Router, Host,
-Configuration and Pending are wired by hand, as an engine would wire them.
+Would catch a part that keeps the one rule by itself but not together with its neighbours: here the paper's F, Host,
+Configuration and Pending are wired by hand, as an engine would wire them. On Spark F holds nothing (decision 0003).
 """
 
 import pyarrow as pa
@@ -12,10 +12,10 @@ from megaphone.configuration import Assignment, Configuration, Move, Update
 from megaphone.control.stream import Pending, Reconfiguration
 from megaphone.dataflow.folds import KeyFold
 from megaphone.dataflow.hosting import Host
-from megaphone.dataflow.routing import Router
 from megaphone.dataflow.state import pack, unpack
 from megaphone.progress import Frontier, Time
 from megaphone.testing import make_records
+from paper import Router
 
 A, B, C = range(3)
 WORDS = "abc"

@@ -53,7 +53,3 @@ class Bins:
     def of_hashes(self, hashes: npt.NDArray[np.int64]) -> BinArray:
         """The bin of each hash: its most significant bits."""
         return (hashes.view(np.uint64) >> np.uint64(64 - self.shift)).astype(np.uint32)
-
-    def of_hash(self, value: int) -> BinId:
-        """The bin of one hash, signed or unsigned."""
-        return BinId((value & (2**64 - 1)) >> (64 - self.shift))

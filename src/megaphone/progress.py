@@ -38,10 +38,6 @@ class Frontier:
         """May a time strictly before `time` still arrive?"""
         return self.bound < time
 
-    def meet(self, other: "Frontier") -> "Frontier":
-        """What may still arrive on either of two inputs."""
-        return min(self, other)
-
     @property
     def closed(self) -> bool:
         """Can nothing arrive any more?"""

@@ -1,4 +1,4 @@
-"""Would catch a record that leaves F before its owner is certain, or goes to an owner of another time."""
+"""Would catch a record that goes to an owner of another time or another bin."""
 
 import pyarrow as pa
 from hypothesis import given
@@ -6,15 +6,11 @@ from hypothesis import strategies as st
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.configuration import Assignment, Configuration, Update
-from megaphone.dataflow.routing import Router, address
-from megaphone.progress import CLOSED, Frontier, Time
+from megaphone.dataflow.routing import address
+from megaphone.progress import Time
 from megaphone.testing import make_records
 
 SCHEMA = pa.schema([("n", pa.int64())])
-
-
-def at(time):
-    return Frontier(Time(time))
 
 
 def update(time, bin, worker):
@@ -29,24 +25,6 @@ def rows_of(records):
     return zip(records.bins.tolist(), records.times.tolist(), records.data["n"].to_pylist(), strict=True)
 
 
-def test_record_waits_until_control_frontier_passes_it():
-    router = Router(Configuration(Assignment([0, 1])), at(42))
-    assert routed(router.receive(make_records([(0, 41, 1), (0, 42, 2), (1, 44, 3)], SCHEMA))) == [(0, 0, 41, 1)]
-    assert routed(router.advance(at(42))) == []
-    assert routed(router.advance(at(43))) == [(0, 0, 42, 2)]
-    assert routed(router.advance(at(45))) == [(1, 1, 44, 3)]
-    assert router.held == []
-
-
-def test_record_that_waited_goes_to_the_owner_it_waited_for():
-    """Routed on arrival, the record at 45 would have gone to worker 0, which no longer has the bin by then."""
-    configuration = Configuration(Assignment([0, 0]))
-    router = Router(configuration, at(40))
-    assert routed(router.receive(make_records([(1, 44, 1), (1, 45, 2)], SCHEMA))) == []
-    configuration.insert(update(45, 1, 1))
-    assert sorted(routed(router.advance(at(50)))) == [(0, 1, 44, 1), (1, 1, 45, 2)]
-
-
 def test_owner_changes_with_time_within_one_batch():
     configuration = Configuration(Assignment([2, 2]))
     configuration.insert(update(8, 0, 1))
@@ -56,34 +34,21 @@ def test_owner_changes_with_time_within_one_batch():
     assert sorted(routed(address(configuration, make_records(rows, SCHEMA)))) == sorted(expected)
 
 
-def test_nothing_is_held_once_the_control_stream_is_closed():
-    router = Router(Configuration(Assignment([0, 0])), CLOSED)
-    assert routed(router.receive(make_records([(0, 2**62, 1)], SCHEMA))) == [(0, 0, 2**62, 1)]
-
-
 def test_no_records_go_nowhere():
     assert list(address(Configuration(Assignment([0, 0])), make_records([], SCHEMA))) == []
 
 
 changes = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3), st.integers(0, 2)), max_size=6).map(sorted)
-arrivals = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=8), max_size=6)
 
 
-@given(changes, arrivals, st.lists(st.integers(0, 21), max_size=6).map(sorted))
-def test_every_record_leaves_once_for_its_owner_and_never_early(changes, arrivals, frontiers):
+@given(changes, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=20))
+def test_every_record_leaves_once_for_its_owner(changes, pairs):
     configuration = Configuration(Assignment([0, 1, 2, 0]))
     for change in changes:
         configuration.insert(update(*change))
-    router, left, arrived = Router(configuration), [], []
-    for number, pairs in enumerate(arrivals):
-        rows = [(bin, time, number) for bin, time in pairs]
-        arrived += rows
-        left += routed(router.receive(make_records(rows, SCHEMA)))
-        if number < len(frontiers):
-            left += routed(router.advance(at(frontiers[number])))
-        assert all(not router.control.less_equal(time) for _, _, time, _ in left)
-    left += routed(router.advance(CLOSED))
-    assert sorted(left) == sorted((configuration.owner(time, bin), bin, time, n) for bin, time, n in arrived)
+    rows = [(bin, time, number) for number, (bin, time) in enumerate(pairs)]
+    left = routed(address(configuration, make_records(rows, SCHEMA)))
+    assert sorted(left) == sorted((configuration.owner(time, bin), bin, time, n) for bin, time, n in rows)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.just(1)), max_size=20))

@@ -81,8 +81,12 @@ def test_experiment_that_has_only_begun_has_figures_too(name):
     experiment = EXPERIMENTS[name]
     first = experiment.runs("quick")[0]
     results = [trial(first) if name != "throughput" else {"parameters": first, "epoch_s": 1.0, "records_per_s": 5}]
-    experiment.table(results)
-    experiment.ratios(results)
+    table = experiment.table(results)
+    assert table.rows
+    assert {len(row) for row in table.rows} == {len(table.heads)}
+    ratios = experiment.ratios(results)
+    assert [ratio.name for ratio in ratios] == [ratio.name for ratio in experiment.ratios([])]
+    assert all(ratio.value is None or np.isfinite(ratio.value) for ratio in ratios)
 
 
 def test_tuned_migration_is_set_beside_steady_and_all_at_once():

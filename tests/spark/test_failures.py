@@ -132,7 +132,7 @@ def test_fold_that_raises_fails_the_query_and_says_where(control, feed, start):
     running = start(megaphone.state_machine(control, source.frame, "k", divide, OUT, name="ratio"))
     source.send([(1, 1), (2, 1)], [(3, 0)])
     told = failure(running)
-    bin = Bins.of_count(BINS).of_hash(int(hash_columns([pa.array([3])])[0]))
+    (bin,) = Bins.of_count(BINS).of_hashes(hash_columns([pa.array([3])])).tolist()
     epoch = next(epoch for epoch, read in running.read(source).items() if (3, 0) in read)
     first = next(line for line in told.splitlines() if "FoldError" in line)
     assert re.search(

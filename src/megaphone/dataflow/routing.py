@@ -1,7 +1,7 @@
 """F, the router.
 
-A record goes to the worker that the configuration names for its bin at its time, and does not leave before the
-control frontier has passed that time. From: a source.  To: exchange.py.  Paper: the migration mechanism.
+A record goes to the worker that the configuration names for its bin at its time. Nothing is held back here, because
+the configuration of an epoch is complete when it begins (decisions/0003).  Paper: the migration mechanism.
 """
 
 from collections.abc import Iterator
@@ -14,33 +14,6 @@ import numpy.typing as npt
 from megaphone.bins import BinArray, WorkerId
 from megaphone.configuration import Configuration
 from megaphone.dataflow.records import Records, argsort, runs
-from megaphone.progress import OPEN, Frontier
-
-
-class Router:
-    """Addresses records by a configuration; holds those whose configuration is not certain yet.
-
-    On Spark the epoch plan closes the control stream for the epoch, so nothing is held (decisions/0003).
-    """
-
-    def __init__(self, configuration: Configuration, control: Frontier = OPEN) -> None:
-        """Route by `configuration`, known to be complete for times the control frontier has passed."""
-        self.configuration = configuration
-        self.control = control
-        self.held: list[Records] = []
-
-    def receive(self, records: Records) -> Iterator[tuple[WorkerId, Records]]:
-        """Address what is certain, hold the rest."""
-        certain = records.times < self.control.bound
-        if not certain.all():
-            self.held.append(records.where(~certain))
-        yield from address(self.configuration, records.where(certain))
-
-    def advance(self, control: Frontier) -> Iterator[tuple[WorkerId, Records]]:
-        """Let the control frontier pass some times, and address what waited for them."""
-        self.control, held, self.held = control, self.held, []
-        for records in held:
-            yield from self.receive(records)
 
 
 def address(configuration: Configuration, records: Records) -> Iterator[tuple[WorkerId, Records]]:

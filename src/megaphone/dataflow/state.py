@@ -24,8 +24,6 @@ PROTOCOL = 5
 CHUNK = 4 << 20
 """Bytes in one message: large enough to run at memory speed, small enough that none grows with the state."""
 
-Pending = Sequence[Records | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Parcel:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control.controller import MigrationSummary
-from megaphone.control.epochs import EpochPlan, OperatorPlan
+from megaphone.control.epochs import OperatorPlan
 from megaphone.control.saved import Saved
 from megaphone.durability.files import Folder
 from megaphone.errors import CheckpointError
@@ -204,10 +204,6 @@ class Store:
     def read_plan(self, epoch: int, attempt: int) -> StoredPlan:
         """The plan an attempt made for an epoch."""
         return self.get(f"plans/{epoch:012}-{attempt:04}", "plan", StoredPlan)
-
-    def write_configuration(self, attempt: int, plan: EpochPlan) -> None:
-        """Keep a configuration that plans refer to."""
-        self.keep_configuration(attempt, plan.version, Configuration.of(plan.configuration))
 
     def keep_configuration(self, attempt: int, version: int, configuration: Configuration) -> None:
         """Keep a configuration under its version."""

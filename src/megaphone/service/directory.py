@@ -45,10 +45,6 @@ class Entry:
         """An entry for a control of this process."""
         return cls(control, address, token, queries, os.getpid(), psutil.Process().create_time())
 
-    def matches(self, wanted: str) -> bool:
-        """Is it this control, or one of its queries, by name or by the beginning of its id?"""
-        return self.control == wanted or any(query_matches(query, wanted) for query in self.queries)
-
 
 def query_matches(query: Query, wanted: str) -> bool:
     """Is it this query, by its name or by the beginning of its id?"""
