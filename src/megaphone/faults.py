@@ -9,13 +9,31 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Literal, get_args
 
 import msgspec
 import psutil
 
 FOLDER = os.environ.get("MEGAPHONE_FAULTS")
 
-POINTS = {
+Point = Literal[
+    "before-plan",
+    "after-plan",
+    "in-F",
+    "before-feed",
+    "pull-old",
+    "pull-new",
+    "installed",
+    "applied",
+    "logged",
+    "after-feed",
+    "reported",
+    "snapshot",
+    "sink",
+]
+"""Where a fault can be, in the order in which an epoch comes by."""
+
+POINTS: dict[Point, str] = {
     "before-plan": "driver, asked for the plan of an epoch that has none",
     "after-plan": "driver, the plan is written and not answered",
     "in-F": "task, in the middle of addressing records",
@@ -30,7 +48,9 @@ POINTS = {
     "snapshot": "worker, a snapshot is about to be written",
     "sink": "task, outputs are on their way to the sink",
 }
-"""Where a fault can be, in the order in which an epoch comes by."""
+"""Which process is there, and what it has done."""
+
+assert tuple(POINTS) == get_args(Point)
 
 
 MOVING = "@moving"
@@ -47,7 +67,7 @@ class Fault(msgspec.Struct, frozen=True):
     fail: bool = False
 
 
-def reach(point: str, moving: bool = False) -> None:
+def reach(point: Point, moving: bool = False) -> None:
     """An epoch has come to a point: whatever is set for it happens, once."""
     if FOLDER is None:
         return
