@@ -16,9 +16,9 @@ from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.service import views
+from megaphone.service.answers import NO_QUERY, Answer, Refusal
 from megaphone.service.directory import Query
 from megaphone.service.office import Office
-from megaphone.service.server import NO_QUERY, Answer, Refusal
 from megaphone.service.status import Status, WorkerStatus
 from megaphone.service.timeline import Timeline
 

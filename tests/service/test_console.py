@@ -22,9 +22,9 @@ from megaphone.control.controller import Migration
 from megaphone.control.plan import Estimate
 from megaphone.control.strategies import make_plan
 from megaphone.service import directory, views
+from megaphone.service.answers import NO_QUERY, Answer, Refusal
 from megaphone.service.directory import Entry, Query
 from megaphone.service.office import Office
-from megaphone.service.server import NO_QUERY, Answer, Refusal
 from megaphone.service.status import Status, WorkerStatus
 
 HERE, THERE = Assignment([0] * 4), Assignment([1] * 4)

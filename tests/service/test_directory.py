@@ -11,9 +11,9 @@ import pytest
 
 from megaphone.errors import MegaphoneError
 from megaphone.service import directory
+from megaphone.service.answers import Answer
 from megaphone.service.directory import Entry, Query
 from megaphone.service.office import Office
-from megaphone.service.server import Answer
 
 QUERIES = (Query("aaaa-1", "words"), Query("bbbb-2", None))
 

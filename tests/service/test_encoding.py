@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
 from megaphone.control.strategies import make_plan
+from megaphone.service.answers import Answer, Refusal
 from megaphone.service.encoding import encode_json, encode_text
 from megaphone.service.logs import LOGGER, JsonLines, tell
-from megaphone.service.server import Answer, Refusal
 from megaphone.service.views import of_migration
 
 ANY_TEXT = st.text(st.characters())

@@ -15,10 +15,10 @@ from hatchling.builders.wheel import WheelBuilder
 
 from megaphone import cli
 from megaphone.service import directory
+from megaphone.service.answers import Answer
 from megaphone.service.directory import Query
 from megaphone.service.office import Office
 from megaphone.service.page import KINDS, page
-from megaphone.service.server import Answer
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "megaphone" / "dashboard"

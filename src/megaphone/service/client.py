@@ -11,8 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from megaphone.errors import MegaphoneError
+from megaphone.service.answers import FAILED, NO_QUERY, REFUSED
 from megaphone.service.directory import Entry
-from megaphone.service.server import FAILED, NO_QUERY, REFUSED
 
 PATIENCE_S = 180.0
 """A rescale answers when its new workers are there, for which the control waits two minutes."""

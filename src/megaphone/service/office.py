@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from megaphone.service.answers import Desk
 from megaphone.service.directory import Entry, Query, enter, leave
 from megaphone.service.logs import LOGGER, tell
 from megaphone.service.page import page, page_address
 from megaphone.service.place import Place
-from megaphone.service.server import Desk, Server
+from megaphone.service.server import Server
 
 
 class Office:

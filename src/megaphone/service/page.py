@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from urllib.parse import urlencode
 
-from megaphone.service.server import Answer
+from megaphone.service.answers import Answer
 
 KINDS = {
     "html": "text/html; charset=utf-8",

@@ -8,15 +8,14 @@ Neighbours: the engine's desk answers; directory.py tells where we are and what 
 
 import hmac
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from megaphone.service.encoding import encode_json
+from megaphone.service.answers import Answer, Desk, Refusal, Request
 from megaphone.service.place import HOST, Place
 
 MAX_BODY = 4 << 20
@@ -34,51 +33,7 @@ CROWDED_S = 1.0
 NOTICE_S = 0.1
 """How long the server may take to notice that it is closed."""
 
-REFUSED, NO_QUERY, FAILED = "refused", "no such query", "failed"
-"""Kinds of refusals: it was wrong to ask, there is nobody to ask, or it could not be done."""
-
 SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What somebody with the token asks."""
-
-    method: str
-    path: str
-    options: Mapping[str, str]
-    body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What to send back: in one piece, or as a stream of pieces as long as there are any."""
-
-    body: bytes | Iterable[bytes]
-    status: int = 200
-    kind: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, value: Any, status: int = 200) -> "Answer":
-        """A value as JSON."""
-        return cls(encode_json(value) + b"\n", status)
-
-
-class Refusal(Exception):
-    """A request that is not followed: a status of HTTP, a sentence, and what kind of refusal it is."""
-
-    def __init__(self, status: int, sentence: str, kind: str = REFUSED) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.kind = kind
-
-    def answer(self) -> Answer:
-        """What the caller gets."""
-        return Answer.of({"error": str(self), "kind": self.kind}, self.status)
-
-
-Desk = Callable[[Request], Answer]
 
 
 class Server:
@@ -149,7 +104,7 @@ def _handler(desk: Desk, token: str, public: Mapping[str, Answer], place: Place)
                 answer = refusal.answer()
             except Exception as error:
                 self.close_connection = True
-                answer = Refusal(500, f"{type(error).__name__}: {error}", FAILED).answer()
+                answer = Refusal.after(error).answer()
             self._send(answer)
 
         def _public(self) -> Answer | None:
@@ -174,8 +129,6 @@ def _handler(desk: Desk, token: str, public: Mapping[str, Answer], place: Place)
             self.send_header("Content-Type", answer.kind)
             for name, value in {**SAFE, **answer.headers}.items():
                 self.send_header(name, value)
-            if answer.status == HTTPStatus.UNAUTHORIZED:
-                self.send_header("WWW-Authenticate", "Bearer")
             if whole is None or self.close_connection:
                 self.close_connection = True
                 self.send_header("Connection", "close")
@@ -207,7 +160,11 @@ def check_token(headers: Message, token: str) -> None:
     """Let nobody in without the token."""
     given = headers.get("Authorization", "").encode()
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-        raise Refusal(HTTPStatus.UNAUTHORIZED, "no token, or a wrong one; send a header 'Authorization: Bearer TOKEN'")
+        raise Refusal(
+            HTTPStatus.UNAUTHORIZED,
+            "no token, or a wrong one; send a header 'Authorization: Bearer TOKEN'",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
 
 
 def body_size(headers: Message) -> int:

@@ -17,9 +17,9 @@ from megaphone.control.plan import Plan
 from megaphone.engine.spark.run import Run
 from megaphone.errors import MegaphoneError, PlanError
 from megaphone.service import prometheus, views, wishes
+from megaphone.service.answers import FAILED, NO_QUERY, Answer, Refusal, Request
 from megaphone.service.directory import query_matches
 from megaphone.service.encoding import encode_json, encode_text
-from megaphone.service.server import FAILED, NO_QUERY, Answer, Refusal, Request
 
 if TYPE_CHECKING:
     from megaphone.engine.spark.control import Control
