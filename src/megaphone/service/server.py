@@ -1,39 +1,59 @@
-"""A small HTTP server in the driver: who has the token may ask, everybody else is sent away.
+"""A small HTTP server in the driver: requests with the token are handed to the desk, all others are refused.
 
-It knows no verbs: it checks a request, hands it on, and sends the answer back. A request must come to this very
-address (a web page of somebody else's cannot make a browser say so for long), carry the token in a header (which no
-page of somebody else's can send), and be small. Only what is public, our own page, is given to who has no token.
-Neighbours: the engine's desk answers; directory.py tells where we are and what the token is; page.py is public.
+It knows no verbs. A request must name this very address (a web page of somebody else's can lead a browser here under
+another name), carry the token in a header (which no such page can send), and be small. Only what is public, our own
+page, is given without the token. decisions/0021: one thread reads all connections, and the places that are counted are
+for requests with the token.
 """
 
+import asyncio
+import contextlib
 import hmac
+import socket
 import threading
-from collections.abc import Mapping
-from email.message import Message
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from megaphone.service.answers import Answer, Desk, Refusal, Request
+from megaphone.service.answers import FAILED, Answer, Desk, Refusal, Request
+from megaphone.service.connection import Connection
+from megaphone.service.head import check_kind, options_of
+from megaphone.service.logs import LOGGER
 from megaphone.service.place import HOST, Place
+from megaphone.service.threads import in_thread
 
-MAX_BODY = 4 << 20
-"""A plan that moves a hundred thousand bins has fewer bytes."""
+REQUEST_S = 10.0
+"""For a request to arrive, from its first byte to its last."""
 
-PATIENCE_S = 10.0
-"""For a request to arrive in full."""
+IDLE_S = 5.0
+"""For the next request of a connection to begin: the page sends one every second."""
+
+MAX_CONNECTIONS = 128
+"""With more, the oldest one that has not shown the token is closed."""
 
 MAX_CALLERS = 32
-"""Requests at a time."""
+"""Requests with the token that are answered at a time, each in a thread: a rescale may take minutes."""
+
+BACKLOG = 1024
+"""Connections that wait to be accepted. A caller beyond them tries again after a second."""
 
 CROWDED_S = 1.0
-"""How long whoever comes beyond that waits for a place before he is sent away."""
+"""For another one to wait for a place before it is refused."""
 
-NOTICE_S = 0.1
-"""How long the server may take to notice that it is closed."""
+PAUSE_S = 0.1
+"""Between attempts to accept a connection when there is no file left for it."""
 
-SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+
+@dataclass(slots=True)
+class Caller:
+    """The other end of a connection."""
+
+    task: "asyncio.Task[None]"
+    known: bool = False
+    """Whether it has sent the token."""
+    busy: bool = False
+    """Whether it has a place, or waits for one."""
 
 
 class Server:
@@ -44,121 +64,179 @@ class Server:
     ) -> None:
         """Listen on the loopback address and on a free port unless told; `public` is what anybody may have, by path."""
         place = place or Place()
-        self._http = _Http(place, _handler(desk, token, public or {}, place))
-        self.address = f"http://{place.authority(self._http.server_address[1])}"
-        threading.Thread(target=self._http.serve_forever, args=(NOTICE_S,), daemon=True, name="megaphone-http").start()
+        self._desk = desk
+        self._token = token
+        self._public = public or {}
+        self._listener = _listen(place)
+        port = self._listener.getsockname()[1]
+        self.address = f"http://{place.authority(port)}"
+        self._names = [place.authority(port), *([f"localhost:{port}"] if place.host == HOST else [])]
+        self._callers: dict[Connection, Caller] = {}
+        self._places = asyncio.Semaphore(MAX_CALLERS)
+        self._ending = asyncio.Event()
+        self._closed = threading.Event()
+        self._loop = asyncio.SelectorEventLoop()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="megaphone-http")
+        self._thread.start()
 
     def close(self) -> None:
-        """Listen no more; who is being answered gets his answer."""
-        self._http.shutdown()
-        self._http.server_close()
+        """Listen no more. Requests that are being answered get their answers, for which this does not wait."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ending.set)
+        self._closed.wait()
+        if not self._callers:
+            self._thread.join()
 
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-
-    def __init__(self, place: Place, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._callers = threading.BoundedSemaphore(MAX_CALLERS)
-        self.address_family = place.family
-        super().__init__(place.sockaddr, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._callers.acquire(timeout=CROWDED_S):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _run(self) -> None:
         try:
-            super().process_request_thread(request, client_address)
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve_all())
         finally:
-            self._callers.release()
+            self._closed.set()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who hangs up in the middle is no error of ours."""
+    async def _serve_all(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+        await self._ending.wait()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        waiting = [caller.task for caller in self._callers.values() if not caller.busy]
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        self._closed.set()
+        await asyncio.gather(*(caller.task for caller in self._callers.values()))
 
+    def _accept(self) -> None:
+        """Accept one connection. The others have their turn before the next, however many arrive."""
+        try:
+            self._admit(Connection(self._listener.accept()[0]))
+        except OSError:
+            # There may be no file left for it, and none of ours that could be given up.
+            if not self._drop_oldest():
+                self._loop.remove_reader(self._listener)
+                self._loop.call_later(PAUSE_S, self._accept_again)
 
-def _handler(desk: Desk, token: str, public: Mapping[str, Answer], place: Place) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        # Head and body are written one after the other: the second would wait for a word on the first.
-        disable_nagle_algorithm = True
-        server_version, sys_version = "megaphone", ""
-        timeout = PATIENCE_S
+    def _accept_again(self) -> None:
+        if not self._ending.is_set():
+            self._loop.add_reader(self._listener, self._accept)
 
-        def do_GET(self) -> None:
-            self._answer(b"")
+    def _admit(self, connection: Connection) -> None:
+        task = self._loop.create_task(self._serve_one(connection))
+        self._callers[connection] = Caller(task)
+        task.add_done_callback(lambda _: self._end(connection))
+        if len(self._callers) > MAX_CONNECTIONS:
+            self._drop_oldest()
 
-        def do_POST(self) -> None:
-            self._answer(None)
+    def _end(self, connection: Connection) -> None:
+        self._callers.pop(connection, None)
+        connection.close()
 
-        def _answer(self, body: bytes | None) -> None:
+    def _drop_oldest(self) -> bool:
+        """Close a connection that waits for a request, if any; one with the token only if there is no other."""
+        waiting = [connection for connection, caller in self._callers.items() if not caller.busy]
+        if waiting:
+            oldest = min(waiting, key=lambda connection: self._callers[connection].known)
+            self._callers.pop(oldest).task.cancel()
+        return bool(waiting)
+
+    async def _serve_one(self, connection: Connection) -> None:
+        caller = self._callers[connection]
+        try:
+            while await self._exchange(caller, connection):
+                pass
+            await connection.linger()
+        except OSError:
+            # The other end has hung up, or does not read.
+            pass
+        except Exception as error:
+            LOGGER.warning("a request over HTTP could not be answered: %s", Refusal.after(error))
+
+    async def _exchange(self, caller: Caller, connection: Connection) -> bool:
+        """Answer a request; false if none came, or if no other may follow."""
+        if not await connection.begins(IDLE_S):
+            return False
+        async with contextlib.AsyncExitStack() as held:
+            answer, last = await self._answer(caller, connection, held)
+            await connection.send(answer, last)
+        return not last
+
+    async def _answer(
+        self, caller: Caller, connection: Connection, held: contextlib.AsyncExitStack
+    ) -> tuple[Answer, bool]:
+        """The answer to a request, and whether the connection ends with it."""
+        # After a refusal it does: what follows may not be the beginning of a request.
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                found = await self._read(caller, connection, held)
+            answer = found if isinstance(found, Answer) else await in_thread(partial(self._ask, found))
+            return answer, self._ending.is_set() or not connection.persists
+        except Refusal as refusal:
+            return refusal.answer(), True
+        except TimeoutError:
+            return too_late().answer(), True
+        except OSError:
+            raise
+        except Exception as error:
+            return Refusal.after(error).answer(), True
+
+    async def _read(self, caller: Caller, connection: Connection, held: contextlib.AsyncExitStack) -> Request | Answer:
+        """A request for the desk, for which a place is held; or the answer, if that is public."""
+        head = await connection.head()
+        check_name(head.fields, self._names)
+        if head.method == "GET" and head.path in self._public:
+            return self._public[head.path]
+        check_token(head.fields, self._token)
+        caller.known = True
+        options = options_of(head.target)
+        if head.method == "POST":
+            check_kind(head.fields)
+        await held.enter_async_context(self._place(caller))
+        return Request(head.method, head.path, options, await connection.body(head))
+
+    @contextlib.asynccontextmanager
+    async def _place(self, caller: Caller) -> AsyncIterator[None]:
+        """One of the places for requests with the token; refused if none gets free soon."""
+        caller.busy = True
+        try:
             try:
-                check_name(self.headers, place, self.server.server_port)  # type: ignore[attr-defined]
-                answer = self._public() or self._for_desk(body)
-            except Refusal as refusal:
-                # What came with the request may still be on its way: it must not be taken for another request.
-                self.close_connection = True
-                answer = refusal.answer()
-            except Exception as error:
-                self.close_connection = True
-                answer = Refusal.after(error).answer()
-            self._send(answer)
+                async with asyncio.timeout(CROWDED_S):
+                    await self._places.acquire()
+            except TimeoutError:
+                crowded = f"{MAX_CALLERS} requests are being answered; send it again later"
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, crowded, FAILED) from None
+            try:
+                yield
+            finally:
+                self._places.release()
+        finally:
+            caller.busy = False
 
-        def _public(self) -> Answer | None:
-            return public.get(urlsplit(self.path).path) if self.command == "GET" else None
-
-        def _for_desk(self, body: bytes | None) -> Answer:
-            check_token(self.headers, token)
-            body = self._body() if body is None else body
-            url = urlsplit(self.path)
-            return desk(Request(self.command, url.path, dict(parse_qsl(url.query)), body))
-
-        def _body(self) -> bytes:
-            size = body_size(self.headers)
-            body = self.rfile.read(size)
-            if len(body) < size:
-                raise Refusal(HTTPStatus.BAD_REQUEST, f"a body of {len(body)} bytes, but {size} were announced")
-            return body
-
-        def _send(self, answer: Answer) -> None:
-            whole = answer.body if isinstance(answer.body, bytes) else None
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.kind)
-            for name, value in {**SAFE, **answer.headers}.items():
-                self.send_header(name, value)
-            if whole is None or self.close_connection:
-                self.close_connection = True
-                self.send_header("Connection", "close")
-            if whole is not None:
-                self.send_header("Content-Length", str(len(whole)))
-            self.end_headers()
-            for piece in [whole] if whole is not None else answer.body:
-                self.wfile.write(piece)  # type: ignore[arg-type]
-                self.wfile.flush()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nobody wants a line for every look."""
-
-    return Handler
+    def _ask(self, request: Request) -> Answer:
+        try:
+            return self._desk(request)
+        except Refusal as refusal:
+            return refusal.answer()
+        except BaseException as error:
+            return Refusal.after(error).answer()
 
 
-def check_name(headers: Message, place: Place, port: int) -> None:
-    """Answer to nothing but our name, and to no page but our own."""
-    name = place.authority(port)
-    ours = {name, *([f"localhost:{port}"] if place.host == HOST else [])}
-    if headers.get("Host") not in ours:
-        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {name}, and answers to no other name")
-    origin = headers.get("Origin")
-    if origin is not None and origin.removeprefix("http://") not in ours:
+def too_late() -> Refusal:
+    """The refusal of a request that has not arrived in time."""
+    return Refusal(HTTPStatus.REQUEST_TIMEOUT, f"not a whole request in {REQUEST_S:g} s; send all of it at once")
+
+
+def check_name(fields: Mapping[str, str], names: Collection[str]) -> None:
+    """Refuse requests under other names, and from other pages than our own."""
+    if fields.get("host") not in names:
+        ours = next(iter(names))
+        raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"this is {ours}, and answers to no other name")
+    if fields.get("origin") not in (None, *(f"http://{name}" for name in names)):
         raise Refusal(HTTPStatus.FORBIDDEN, "a request from a page of somebody else's")
 
 
-def check_token(headers: Message, token: str) -> None:
-    """Let nobody in without the token."""
-    given = headers.get("Authorization", "").encode()
+def check_token(fields: Mapping[str, str], token: str) -> None:
+    """Refuse requests without the token; compared in constant time."""
+    given = fields.get("authorization", "").encode()
     if not hmac.compare_digest(given, f"Bearer {token}".encode()):
         raise Refusal(
             HTTPStatus.UNAUTHORIZED,
@@ -167,14 +245,15 @@ def check_token(headers: Message, token: str) -> None:
         )
 
 
-def body_size(headers: Message) -> int:
-    """How many bytes of JSON follow; refused if that is not said, or too many."""
-    kind = headers.get("Content-Type", "").split(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a body of type '{kind}'; send application/json")
-    size = headers.get("Content-Length", "")
-    if "Transfer-Encoding" in headers or not size.isdecimal():
-        raise Refusal(HTTPStatus.LENGTH_REQUIRED, "a body of unknown size; send Content-Length")
-    if len(size) > 12 or int(size) > MAX_BODY:
-        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of {size} bytes; send at most {MAX_BODY}")
-    return int(size)
+def _listen(place: Place) -> socket.socket:
+    listener = socket.socket(place.family, socket.SOCK_STREAM)
+    try:
+        # The port of a control that has just ended can be served on again.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place.sockaddr)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

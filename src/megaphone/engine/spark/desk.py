@@ -71,7 +71,8 @@ class Desk:
     def _no_route(self, request: Request) -> Refusal:
         other = next((method for method, routes in self._routes.items() if request.path in routes), None)
         if other is not None:
-            return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} by {request.method}; use {other}")
+            sentence = f"{request.path} by {request.method}; use {other}"
+            return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, sentence, headers={"Allow": other})
         paths = " ".join(path for routes in self._routes.values() for path in routes)
         return Refusal(HTTPStatus.NOT_FOUND, f"nothing at '{request.path}'; choose one of {paths}")
 
