@@ -109,6 +109,25 @@ def test_target_that_is_none_is_refused(sentence, target):
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("text", ["", "1.0", "1e3", " 1", "1_0", "+1", "--1", "\u0663", "one", "9" * 5000, "1\n"])
+def test_text_that_is_no_number_is_refused(text):
+    with pytest.raises(PlanError, match=r"^since=.*; choose a whole number$"):
+        checks.numeral(text, "since={}")
+    assert (checks.numeral("-7", "{}"), checks.numeral(str(HUGE), "{}")) == (-7, HUGE)
+
+
+def test_what_would_be_dropped_is_refused_by_name():
+    checks.unused("a plan", {"gap": None, "strategy": None})
+    with pytest.raises(PlanError, match=r"^a plan has no use for gap and at; leave them out$"):
+        checks.unused("a plan", {"gap": 0, "strategy": None, "at": 3})
+
+
+@pytest.mark.parametrize("value", ["luck", True, None, ["load"], b"load"])
+def test_choice_that_is_none_is_refused(value):
+    with pytest.raises(PlanError, match=r"^balance by .*; choose load or bins$"):
+        checks.choice(value, "balance by {}", ("load", "bins"))
+
+
 def test_target_of_numpy_is_one():
     assert checks.owner_pairs(np.array([1, 0]), bins=2) == [(0, 1), (1, 0)]
     assert checks.owner_pairs({np.int64(1): np.int8(0)}, bins=2) == [(1, 0)]

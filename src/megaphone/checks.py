@@ -5,7 +5,7 @@ index, so NumPy's integers too; booleans, floats and texts are none.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import log10
 from numbers import Real
@@ -136,9 +136,36 @@ def slots(value: Any) -> int:
     return whole(value, "{} slots asked for", 1, MAX_SLOTS)
 
 
-def worker(value: Any, workers: int) -> int:
+def worker(value: Any, workers: int, about: str | None = None) -> int:
     """A worker, by its number."""
-    return whole(value, f"worker {{}} of {workers}", 0, workers - 1)
+    return whole(value, about or f"worker {{}} of {workers}", 0, workers - 1)
+
+
+def choice(value: Any, about: str, names: Sequence[str]) -> str:
+    """One of some names; `about` says in a refusal what was named."""
+    if isinstance(value, str) and value in names:
+        return value
+    *others, last = names
+    raise PlanError(f"{about.format(shown(value))}; choose {', '.join(others)} or {last}")
+
+
+def unused(what: str, given: Mapping[str, Any]) -> None:
+    """Refuse what was said and would be dropped; None is nothing said.
+
+    >>> unused("a drain", {"strategy": None, "workers": 3})
+    Traceback (most recent call last):
+    megaphone.errors.PlanError: a drain has no use for workers; leave it out
+    """
+    names = [name for name, value in given.items() if value is not None]
+    if names:
+        raise PlanError(f"{what} has no use for {' and '.join(names)}; leave {'it' if len(names) == 1 else 'them'} out")
+
+
+def numeral(text: str, about: str) -> int:
+    """A whole number that was written down, in the digits of ASCII."""
+    if len(text) > MAX_SHOWN or not re.fullmatch(r"-?[0-9]+", text):
+        raise PlanError(f"{about.format(shown(text))}; choose a whole number")
+    return int(text)
 
 
 def gap(value: Any) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from megaphone.bins import Bins, WorkerId
+from megaphone.checks import worker_count
 from megaphone.configuration import Assignment, Configuration, Move
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import Clock, EpochPlan, Epochs, Report, input_frontier
@@ -41,6 +42,8 @@ class LocalEngine:
         """Start with bins dealt round."""
         self.spec = spec
         self.bins = Bins.of_count(bins)
+        bins = self.bins.count
+        workers = worker_count(workers, bins)
         initial = Assignment.round_robin(bins, workers)
         self._clock: Clock = "epoch" if spec.by_epoch else "column"
         self.epochs = Epochs(initial, workers, {spec.name: (self._clock, len(spec.inputs))})

@@ -149,7 +149,9 @@ def test_time_counts_where_it_is_known_else_records():
     ("options", "reason"),
     [
         ({"tolerance": 0}, "a tolerance of 0; choose more than 0"),
-        ({"patience": 0}, "a patience of 0 times; choose 1 or more"),
+        ({"patience": 0}, "a patience of 0 times; choose 1 to 1000000"),
+        ({"patience": 2.0}, "a patience of 2.0 times; choose a whole number"),
+        ({"tolerance": True}, "a tolerance of True; choose a number"),
         ({"cooldown": -1}, "a cooldown of -1 s; choose 0 or more"),
         ({"by": "luck"}, "balance by 'luck'; choose time or records"),
     ],

@@ -152,10 +152,12 @@ def test_nothing_is_wished_while_nothing_is_known_or_bins_move():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"most": 0}, "1 to 0 workers"),
+        ({"most": 0}, "at most 0 workers; choose 1 or more"),
+        ({"most": 2.5}, "at most 2.5 workers; choose a whole number"),
+        ({"most": 2, "low": "0.1"}, "workers busy '0.1' of their time; choose a number"),
         ({"most": 2, "least": 3}, "3 to 2 workers"),
         ({"most": 2, "low": 0.8}, "workers busy from 0.8 to 0.7 of their time"),
-        ({"most": 2, "high": 1.5}, "workers busy from 0.3 to 1.5 of their time"),
+        ({"most": 2, "high": 1.5}, "workers busy 1.5 of their time; choose one from 0 to 1"),
         ({"most": 2, "patience": 0}, "a patience of 0 times"),
     ],
 )

@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from megaphone import checks
 from megaphone.control.balance import even, imbalance
 from megaphone.control.load import Rates
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import Decision, Journal, Migrate, Wish
 from megaphone.control.policies.restraint import Restraint
-from megaphone.errors import PlanError
 
 GAIN = 1 / 3
 """Of the tolerance, how much better it must get to be worth a migration."""
@@ -44,14 +44,10 @@ class Balancer:
         `patience` is how many times in a row it must have more, `cooldown` how many seconds a migration is left to
         take effect. With `by="records"` a record counts as a record, whatever time it takes.
         """
-        if not 0 < tolerance < float("inf"):
-            raise PlanError(f"a tolerance of {tolerance}; choose more than 0")
-        if by not in ("time", "records"):
-            raise PlanError(f"balance by '{by}'; choose time or records")
-        self._tolerance = tolerance
-        self._by = by
+        self._tolerance = checks.positive(tolerance, "a tolerance of {}")
+        self._by = checks.choice(by, "balance by {}", ("time", "records"))
         self._restraint = Restraint(patience, cooldown)
-        self._uneven: deque[Rates] = deque(maxlen=patience)
+        self._uneven: deque[Rates] = deque(maxlen=self._restraint.patience)
         """The load of each bin at the last looks, all of which found it uneven."""
         self._epoch = -1
         self._journal = Journal()

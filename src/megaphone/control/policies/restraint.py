@@ -5,7 +5,7 @@ soon after makes that while twice as long, up to a limit: what swings is followe
 Neighbours: balancer.py and scaler.py.
 """
 
-from megaphone.errors import PlanError
+from megaphone import checks
 
 LONGEST = 16
 """Of the cooldown, how many times as long a pause becomes at most."""
@@ -26,12 +26,8 @@ class Restraint:
 
     def __init__(self, patience: int, cooldown: float) -> None:
         """Act on what was seen `patience` times in a row, and not within `cooldown` seconds of the last time."""
-        if patience < 1:
-            raise PlanError(f"a patience of {patience} times; choose 1 or more")
-        if not 0 <= cooldown < float("inf"):
-            raise PlanError(f"a cooldown of {cooldown} s; choose 0 or more")
-        self._patience = patience
-        self._cooldown = self._pause = cooldown
+        self.patience = checks.whole(patience, "a patience of {} times", 1, checks.MAX_PATIENCE)
+        self._cooldown = self._pause = checks.not_negative(cooldown, "a cooldown of {} s")
         self._need: str | None = None
         self._seen = 0
         self._acted_s: float | None = None
@@ -47,7 +43,7 @@ class Restraint:
         if self._acted_s is not None and at_s < self._acted_s + self._pause:
             ago = at_s - self._acted_s
             return f"the last change was {ago:.0f} s ago, and the next comes after {self._pause:g} s"
-        return f"seen {self._seen} of {self._patience} times" if self._seen < self._patience else None
+        return f"seen {self._seen} of {self.patience} times" if self._seen < self.patience else None
 
     def acted(self, at_s: float) -> None:
         """Something was done about it."""

@@ -9,6 +9,7 @@ Neighbours: observation.py has the rates, restraint.py says when.  Paper: names 
 from dataclasses import dataclass
 from math import ceil
 
+from megaphone import checks
 from megaphone.control.balance import imbalance
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import Decision, Journal, Rescale, Wish
@@ -53,12 +54,14 @@ class Scaler:
         `most` is yours to say: more workers than cores do no more. `patience` is how many times in a row there must be
         need, `cooldown` how many seconds a change is left to take effect.
         """
-        if not 1 <= least <= most:
-            raise PlanError(f"{least} to {most} workers; choose 1 or more, and no fewer at most than at least")
-        if not 0 <= low < high <= 1:
-            raise PlanError(f"workers busy from {low} to {high} of their time; choose two parts, the lower one first")
-        self._least, self._most = least, most
-        self._low, self._high = low, high
+        self._least = checks.whole(least, "at least {} workers", 1)
+        self._most = checks.whole(most, "at most {} workers", 1)
+        if self._least > self._most:
+            raise PlanError(f"{least} to {most} workers; choose no fewer at most than at least")
+        self._low = checks.part(low, "workers busy {} of their time")
+        self._high = checks.part(high, "workers busy {} of their time")
+        if self._low >= self._high:
+            raise PlanError(f"workers busy from {low} to {high} of their time; choose the lower part first")
         self._restraint = Restraint(patience, cooldown)
         self._journal = Journal()
         self._could: dict[int, float] = {}

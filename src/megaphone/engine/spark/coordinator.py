@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from megaphone import checks
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.engine.spark.lease import LeaseOffice
@@ -313,7 +314,10 @@ def _next_epoch(query: StreamingQuery) -> int:
 
 def _silence_s(spark: SparkSession) -> float:
     """How long a worker may give no sign of life: longer than a fold may keep Python's lock, 30 s unless set."""
-    return float(spark.conf.get("spark.megaphone.silence", "30") or 30)
+    said: str | float = spark.conf.get("spark.megaphone.silence", "30") or "30"
+    with contextlib.suppress(ValueError):
+        said = float(said)
+    return checks.positive(said, "spark.megaphone.silence={}")
 
 
 def _without_control(offsets: str) -> str:

@@ -16,12 +16,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, TimestampType
 
+from megaphone import checks
 from megaphone.control.epochs import check_clocks
 from megaphone.dataflow.exchange import DDL, HASH, TIME
 from megaphone.dataflow.native import Logic, NativeFold
 from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
 from megaphone.durability.manifest import shape_of
-from megaphone.engine.spark.control import Control, check_name
+from megaphone.engine.spark.control import Control
 from megaphone.engine.spark.coordinator import Coordinator
 from megaphone.engine.spark.host import hoster
 from megaphone.engine.spark.router import router
@@ -171,7 +172,7 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
         coordinator.address,
         coordinator.lease,
         coordinator.secret,
-        control.spark.conf.get("spark.megaphone.transport", "auto") != "tcp",
+        _transport(control) != "tcp",
         control.name,
         control.bins,
         control.slots,
@@ -272,8 +273,13 @@ def _schema(control: Control, struct: StructType) -> pa.Schema:
     return to_arrow_schema(struct, timezone=control.spark.conf.get("spark.sql.session.timeZone"))
 
 
+def _transport(control: Control) -> str:
+    said = control.spark.conf.get("spark.megaphone.transport", "auto")
+    return checks.choice(said, "spark.megaphone.transport={}", ("auto", "tcp"))
+
+
 def _name(control: Control, name: str | None) -> str:
-    name = check_name(name or f"op{len(control.specs)}", "operator")
+    name = checks.name(f"op{len(control.specs)}" if name is None else name, "operator")
     if name in control.specs:
         raise PlanError(
             f"an operator named '{name}' was built on control {control.name} before; to build it again, as when a "

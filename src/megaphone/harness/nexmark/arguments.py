@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from megaphone import checks
 from megaphone.errors import PlanError
 from megaphone.harness.units import number, seconds
 
@@ -57,11 +58,14 @@ class Wish:
 
 
 def _options(text: str) -> dict[str, str]:
-    pairs = [part.partition("=")[::2] for part in text.split(",") if part]
-    for name, _ in pairs:
+    options: dict[str, str] = {}
+    for name, value in (part.partition("=")[::2] for part in text.split(",") if part):
         if name not in ("batch", "gap", "target"):
             raise PlanError(f"no option '{name}' of a migration; choose batch=, gap= or target=")
-    return dict(pairs)
+        if name in options:
+            raise PlanError(f"{name}= twice in a migration, '{options[name]}' and '{value}'; choose one")
+        options[name] = value
+    return options
 
 
 def _strategy(name: str) -> str:
@@ -102,14 +106,15 @@ class Settings:
         Nexmark(rate=self.rate, dilation=self.dilation, seed=self.seed)
         if not self.duration_s > 0:
             raise PlanError(f"a duration of {self.duration_s:g} s; choose more than 0")
-        if self.workers < 1:
-            raise PlanError(f"{self.workers} workers asked for; choose 1 or more")
+        checks.worker_count(self.workers, self.bins)
         if self.checkpoint is not None and _is_used(Path(self.checkpoint)):
             raise PlanError(f"{self.checkpoint} is there already and not empty; choose another --checkpoint, or none")
         for wish in self.migrations:
             self._check(wish)
 
     def _check(self, wish: Wish) -> None:
+        from megaphone.control.strategies import Pace
+
         if self.version != "migrateable":
             raise PlanError(f"no state moves in --version {self.version}; choose migrateable, or leave out --migrate")
         if self.workers < 2:
@@ -119,10 +124,7 @@ class Settings:
                 f"a migration at {wish.at_s:g} s, but the run has {self.duration_s:g} s; "
                 "choose an earlier time or a longer --duration"
             )
-        if wish.batch is not None and wish.batch < 1:
-            raise PlanError(f"batches of {wish.batch} bins; choose 1 or more")
-        if wish.gap < 0:
-            raise PlanError(f"a gap of {wish.gap} epochs; choose 0 or more")
+        Pace.of(wish.strategy, batch=wish.batch, gap=wish.gap)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
