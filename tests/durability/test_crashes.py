@@ -354,14 +354,14 @@ class Rig:
             {self.name: pickle.dumps(self.spec)},
             {self.name: (self.clock, len(self.spec.inputs))},
         )
-        known, before = self.memoir.known, len(self.store.commands_from(0))
+        known, before = self.memoir.known, len(self.store.numbers("commands"))
         self.epochs = self.memoir.begin(self.next, Assignment.round_robin(BINS, workers))
         self.resizes = list(self.durable_resizes)
         if known is None:
             self.first_workers = workers
         elif known is not None and known.workers != workers:
             self.resizes.append(workers)
-        if len(self.store.commands_from(0)) > before:
+        if len(self.store.numbers("commands")) > before:
             self.durable_resizes = list(self.resizes)
 
     def tell(self, command):
@@ -1017,3 +1017,17 @@ def test_checkpoint_does_not_grow_for_ever(clock):
         rig.check_recovery()
     assert np.median(sizes[80:]) <= 1.1 * np.median(sizes[30:70])
     assert max(sizes) < 100
+
+
+@clocks
+def test_command_that_cannot_be_followed_changes_nothing_but_what_is_remembered(clock):
+    with rig_of(build("unary", clock, 0, chained)) as rig:
+        for number in range(4):
+            follow(rig, *epoch_of(("a", number, 1), ("b", number, 0)))
+            follow(rig, *moving([TO_ONE, TO_TWO, ROUND, TO_ONE][number]))
+            rig.memoir.command(Command("submit", "{"))
+            rig.stop()
+        follow(rig, *epoch_of())
+        phases = [migration.phase for migration in rig.epochs.controller.history]
+        assert phases[1::2] == ["failed"] * 4
+        check_against_reference(rig)

@@ -1,7 +1,9 @@
-"""Would catch a migration that was accepted, and is forgotten because the driver died."""
+"""Would catch a migration that is forgotten because the driver died, and a command that no restart survives."""
 
+import json
 import pickle
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,7 @@ from megaphone.durability.manifest import Manifest, shape_of
 from megaphone.durability.restoration import obey
 from megaphone.durability.store import Command, Store
 from megaphone.engine.spark.memoir import Memoir
+from megaphone.errors import CheckpointError
 from megaphone.progress import Time
 
 BINS = 4
@@ -119,3 +122,79 @@ def test_plan_of_an_epoch_does_not_grow_with_the_migrations_that_have_ended(atte
     assert epochs.controller.ended == {"done": 40}
     assert max(sizes[-3:]) <= max(sizes[3:6]) + 64
     assert len(memoir.store.read_history()) == 40
+
+
+def raw(**changed):
+    """A command as its file has it, that is right but for what is changed in its plan, or beside it."""
+    beside = {name: changed.pop(name) for name in ("verb", "workers") if name in changed}
+    plan = json.loads(make_plan(Assignment([0] * BINS), Assignment([1] * BINS), "all_at_once").to_json())
+    return msgspec.msgpack.encode({"verb": "submit", "plan": json.dumps({**plan, **changed}), **beside})
+
+
+UNFIT = {
+    "no JSON": (msgspec.msgpack.encode(Command("submit", "{")), "not a plan: "),
+    "no plan": (msgspec.msgpack.encode(Command("submit")), "a migration without a plan"),
+    "no command": (b"\xc1", "is not a command this Megaphone knows"),
+    "no such verb": (raw(verb="jump"), "no command named 'jump'"),
+    "gap that is no whole number": (raw(gap=0.5), "malformed plan: Expected `int`, got `float` - at `$.gap`"),
+    "gap beyond all numbers": (raw(gap=2**70), "malformed plan: "),
+    "gap beyond all epochs": (raw(gap=2**40), "a gap of 1099511627776 epochs"),
+    "bin out of range": (raw(steps=[{"moves": [[99, 0, 1]]}]), "bin 99 of 4; choose 0 to 3"),
+    "worker out of range": (raw(steps=[{"moves": [[0, 0, 7]]}]), "worker 7, but there are 2 workers"),
+    "other bins": (raw(bins=8), "plan is for 8 bins, the operators have 4"),
+    "workers that are no number": (raw(workers=True), "Expected `int | null`, got `bool`"),
+    "more workers than bins": (raw(workers=10**9), "there are 4 bins, one at least for each"),
+    "strategy that cannot be shown": (raw(strategy="\ud800"), "a strategy called "),
+}
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+@pytest.mark.parametrize("epoch", [0, 1], ids=["before any epoch", "while an epoch is open"])
+def test_command_that_cannot_be_followed_ends_as_failed_and_stays_so(attempt, caplog, unfit, epoch):
+    command, reason = UNFIT[unfit]
+    memoir, epochs = attempt(0)
+    if epoch:
+        go_on(memoir, epochs, 0)
+        memoir.open(epochs, 1, False)
+    assert memoir.command(command) == 0
+    submit(memoir, epochs, [1] * BINS, "all_at_once")
+    for _ in range(2):
+        memoir, epochs = attempt(epoch)
+        failed, under_way = epochs.controller.history
+        assert (failed.number, failed.phase, reason in failed.reason) == (0, "failed", True)
+        assert (under_way.number, under_way.phase) == (1, "waiting")
+    assert f"command 0 of {memoir.store.folder.uri} ends as failed: " in caplog.text
+    for number in range(epoch, epoch + 3):
+        go_on(memoir, epochs, number)
+    for _ in range(2):
+        memoir, epochs = attempt(epoch + 2)
+        assert [(past.number, past.phase) for past in epochs.controller.history] == [(0, "failed"), (1, "done")]
+        assert epochs.controller.ended == {"failed": 1, "done": 1}
+        assert epochs.configuration.last == Assignment([1] * BINS)
+        go_on(memoir, epochs, epoch + 2)
+
+
+def test_torn_command_that_no_epoch_has_followed_ends_as_failed(attempt, tmp_path):
+    memoir, epochs = attempt(0)
+    go_on(memoir, epochs, 0)
+    memoir.open(epochs, 1, False)
+    submit(memoir, epochs, [1] * BINS, "all_at_once")
+    (file,) = tmp_path.rglob("commands/*")
+    file.write_bytes(file.read_bytes()[:100])
+    memoir, epochs = attempt(1)
+    go_on(memoir, epochs, 1)
+    assert "is truncated or damaged" in epochs.controller.history[0].reason
+    assert epochs.configuration.last == Assignment([0] * BINS)
+
+
+def test_migration_under_way_is_not_given_up_because_its_command_is_damaged(attempt, tmp_path):
+    """Epochs have followed it: to go on otherwise might break the one rule."""
+    memoir, epochs = attempt(0)
+    go_on(memoir, epochs, 0)
+    submit(memoir, epochs, [1] * BINS, "fluid")
+    go_on(memoir, epochs, 1)
+    go_on(memoir, epochs, 2)
+    (file,) = tmp_path.rglob("commands/*")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="is truncated or damaged"):
+        attempt(2)

@@ -305,6 +305,12 @@ class Controller:
         self._finish("failed", reason)
         return migration
 
+    def reject(self, number: int, reason: str, plan: Plan) -> Migration:
+        """Remember a command that cannot be followed as a migration that has failed; nothing else changes."""
+        migration = Migration(plan, number=number)
+        self._end(migration, "failed", reason)
+        return migration
+
     def interrupt(self) -> None:
         """The query has ended, and with it the waiting for what was still to migrate."""
         while self._queue:

@@ -4,9 +4,11 @@ A plan tells what was known before its epoch; the log tells what the workers sai
 Neighbours: control/saved.py is what a plan carries; the engine goes on from it, inspection.py shows it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from megaphone import checks
 from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.epochs import Clock, Epochs
@@ -20,6 +22,11 @@ from megaphone.progress import Time
 
 Keep = Callable[[int, Command], None]
 """Writes a command down under a number."""
+
+LOGGER = logging.getLogger("megaphone")
+
+TOLD = ("pause", "resume", "cancel")
+"""Commands to the migration under way."""
 
 Clocks = Mapping[str, tuple[Clock, int]]
 """How each operator tells time, and the number of its inputs."""
@@ -46,29 +53,58 @@ def restored(store: Store, epoch: int, clocks: Clocks, keep: Keep = lambda numbe
     if stored.epoch < epoch:
         # It was committed: what its workers said of it is in the log.
         epochs.open(stored.epoch, stored.closing)
-    obey_all(epochs, store.commands_from(stored.commands), keep)
+    obey_all(epochs, store, stored.commands, keep)
     if stored.epoch < epoch:
         _hear_reports(store, epochs, stored)
     return epochs
 
 
-def obey_all(epochs: Epochs, commands: Iterable[tuple[int, Command]], keep: Keep) -> None:
-    """Do what was asked for since the last plan, while an epoch was open that is now planned anew."""
-    for number, command in commands:
-        try:
-            obey(epochs, command, number)
-        except PlanError:
-            # There may be nothing left to pause or cancel. A migration goes on from where the bins are now.
-            if command.verb == "submit":
-                fitting = _refit(command, epochs.controller.expected)
-                keep(number, fitting)
-                obey(epochs, fitting, number)
+def obey_all(epochs: Epochs, store: Store, first: int, keep: Keep) -> None:
+    """Do what was asked for since the last plan, from a number on, while an epoch was open that is now planned anew.
+
+    No epoch that counts has followed any of it, so what cannot be followed ends as failed, and the query goes on.
+    """
+    for number in store.numbers("commands"):
+        if number >= first:
+            command = None
+            try:
+                command = store.read_command(number)
+                _obey_again(epochs, command, number, keep)
+            except (PlanError, CheckpointError) as error:
+                LOGGER.warning("command %s of %s ends as failed: %s", number, store.folder.uri, error)
+                epochs.controller.reject(number, str(error), _outline(command, epochs))
+
+
+def _obey_again(epochs: Epochs, command: Command, number: int, keep: Keep) -> None:
+    try:
+        obey(epochs, command, number)
+    except PlanError:
+        if command.verb == "submit":
+            # A migration goes on from where the bins are now.
+            fitting = _refit(command, epochs.controller.expected)
+            epochs.check(_plan_in(fitting), fitting.workers)
+            keep(number, fitting)
+            obey(epochs, fitting, number)
+        elif command.verb not in TOLD:
+            raise
+        # There may be nothing left to pause or cancel.
+
+
+def _outline(command: Command | None, epochs: Epochs) -> Plan:
+    """What can be shown of a command that cannot be followed."""
+    try:
+        if command is not None:
+            plan = _plan_in(command)
+            checks.label(plan.strategy, "a strategy called")
+            return plan
+    except PlanError:
+        pass
+    return Plan(epochs.configuration.bins, (), strategy="unreadable")
 
 
 def _refit(command: Command, current: Assignment) -> Command:
     """The same steps to the same targets, now, from where the bins are."""
-    assert command.plan is not None
-    plan = Plan.from_json(command.plan)
+    plan = _plan_in(command)
     steps = []
     for step in plan.steps:
         steps.append(step_to(current, [(move.bin, move.target) for move in step.moves]))
@@ -76,15 +112,22 @@ def _refit(command: Command, current: Assignment) -> Command:
     return replace(command, plan=replace(plan, steps=tuple(steps)).to_json())
 
 
-def obey(epochs: Epochs, command: Command, number: int) -> Migration | None:
+def obey(epochs: Epochs, command: Command, number: int) -> Migration:
     """Do what a command says; refuse it as it would have been refused."""
     controller = epochs.controller
     if command.verb == "submit":
-        assert command.plan is not None
-        return epochs.submit(Plan.from_json(command.plan), command.workers, number)
+        return epochs.submit(_plan_in(command), command.workers, number)
     if command.verb == "cancel":
         return controller.cancel(epochs.configuration.last)
-    return controller.pause() if command.verb == "pause" else controller.resume()
+    if command.verb in TOLD:
+        return controller.pause() if command.verb == "pause" else controller.resume()
+    raise PlanError(f"no command named {checks.shown(command.verb)}")
+
+
+def _plan_in(command: Command) -> Plan:
+    if command.plan is None:
+        raise PlanError("a migration without a plan")
+    return Plan.from_json(command.plan)
 
 
 def _read_last(store: Store, epoch: int, plans: dict[int, int]) -> StoredPlan:
@@ -106,9 +149,7 @@ def _past(store: Store, stored: StoredPlan) -> list[MigrationSummary]:
 
 
 def _plan_of(store: Store, number: int) -> Plan:
-    text = store.read_command(number).plan
-    assert text is not None
-    return Plan.from_json(text)
+    return _plan_in(store.read_command(number))
 
 
 def _hear_reports(store: Store, epochs: Epochs, stored: StoredPlan) -> None:

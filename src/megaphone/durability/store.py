@@ -165,17 +165,14 @@ class Store:
         (raw,) = self.folder.read(f"operators/{attempt:04}-{operator}", "operator")
         return bytes(raw)
 
-    def write_command(self, number: int, command: Command) -> None:
-        """Keep a command."""
-        self.put(f"commands/{number:08}", "command", command)
+    def write_command(self, number: int, command: Command | bytes) -> None:
+        """Keep a command, which may be in the bytes of its file already."""
+        raw = command if isinstance(command, bytes) else msgspec.msgpack.encode(command)
+        self.folder.write(_command(number), "command", [raw])
 
     def read_command(self, number: int) -> Command:
         """A command by its number."""
-        return self.get(f"commands/{number:08}", "command", Command)
-
-    def commands_from(self, number: int) -> list[tuple[int, Command]]:
-        """The commands from a number on."""
-        return [(known, self.read_command(known)) for known in self.numbers("commands") if known >= number]
+        return self.get(_command(number), "command", Command)
 
     def write_history(self, past: Sequence[MigrationSummary]) -> None:
         """Keep what is remembered of migrations that have ended."""
@@ -308,6 +305,10 @@ def _leading(name: str, count: int) -> tuple[int, ...]:
 def _plan_name(name: str) -> tuple[int, int]:
     epoch, attempt = name.split("-")
     return int(epoch), int(attempt)
+
+
+def _command(number: int) -> str:
+    return f"commands/{number:08}"
 
 
 def _configuration(attempt: int, version: int) -> str:

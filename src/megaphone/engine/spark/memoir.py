@@ -87,8 +87,8 @@ class Memoir:
             self.known = self._manifest
         self._owed = None
 
-    def command(self, command: Command) -> int:
-        """Write a command down; its number."""
+    def command(self, command: Command | bytes) -> int:
+        """Write a command down, which may be in the bytes of its file already; its number."""
         number = self._commands
         self.store.write_command(number, command)
         self._commands += 1
@@ -129,7 +129,7 @@ class Memoir:
                 "start with a new checkpoint location"
             )
         epochs = Epochs(initial, self._manifest.workers, self._clocks)
-        obey_all(epochs, self.store.commands_from(0), self.store.write_command)
+        obey_all(epochs, self.store, 0, self.store.write_command)
         return epochs
 
     def _resize(self, epochs: Epochs, workers: int) -> None:

@@ -181,7 +181,6 @@ class Run:
         if command.verb != "submit" and self.epochs.controller.current is None:
             raise PlanError("no migration is under way")
         migration = obey(self.epochs, command, self._memoir.command(command))
-        assert migration is not None
         tell(f"migration: {command.verb}", query=self.key.query, number=migration.number, migration=str(migration))
         return migration
 
