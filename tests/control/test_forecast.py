@@ -33,7 +33,7 @@ def pulled(meter, size, seconds):
 
 def test_without_a_measurement_the_defaults_are_taken_and_said_to_be():
     meter, _ = metered()
-    estimate = forecast(make_plan(HERE, THERE, "batched", batch=4), meter).estimate
+    estimate = forecast(make_plan(HERE, THERE, "batched", batch=4), meter.reading).estimate
     assert (estimate.steps, estimate.bytes, estimate.measured) == (2, 0, 0.0)
     assert estimate.seconds == pytest.approx(2 * EPOCH_S)
     assert meter.bytes_per_s == BYTES_PER_S
@@ -43,7 +43,7 @@ def test_bytes_are_those_of_the_bins_on_every_operator():
     meter, _ = metered()
     for name, size in (("left", 1000), ("right", 10)):
         meter.hear(name, WorkerId(0), NOTHING, Tally.of(range(8), [size + bin for bin in range(8)]), 0, 0, 0)
-    estimate = forecast(make_plan(HERE, HERE.after([(2, 1), (5, 1)])), meter).estimate
+    estimate = forecast(make_plan(HERE, HERE.after([(2, 1), (5, 1)])), meter.reading).estimate
     assert (estimate.bytes, estimate.measured) == (1002 + 1005 + 12 + 15, 1.0)
 
 
@@ -52,7 +52,7 @@ def test_part_that_was_measured_is_told():
     meter.hear("left", WorkerId(0), NOTHING, Tally.of(range(8), [10] * 8), 0, 0, 0)
     meter.hear("right", WorkerId(0), NOTHING, Tally.of(range(2), [30] * 2), 0, 0, 0)
     assert meter.measured_part == 0.25
-    estimate = forecast(make_plan(HERE, THERE), meter).estimate
+    estimate = forecast(make_plan(HERE, THERE), meter.reading).estimate
     assert (estimate.bytes, estimate.measured) == (8 * 40, 0.25)
 
 
@@ -64,7 +64,7 @@ def test_time_is_epochs_gaps_and_bytes_by_what_was_measured():
     meter.hear("left", WorkerId(0), NOTHING, Tally.of(range(8), [50_000_000] * 8), 0, 0, 0)
     meter.hear("right", WorkerId(0), NOTHING, Tally.of(range(8), [0] * 8), 0, 0, 0)
     pulled(meter, 200_000_000, 2.0)
-    estimate = forecast(make_plan(HERE, THERE, "batched", batch=2, gap=1), meter).estimate
+    estimate = forecast(make_plan(HERE, THERE, "batched", batch=2, gap=1), meter.reading).estimate
     assert estimate.steps == 4
     assert estimate.seconds == pytest.approx((4 + 3) * 3.0 + 400 / 100)
 
@@ -94,5 +94,5 @@ def test_adaptive_plan_is_thought_through():
     pulled(meter, 100_000_000, 1.0)
     plan = make_plan(HERE, THERE, latency_target=2 * meter.steady_s + 2.6)
     # A bin takes a second, and two fit into 0.8 * 2.6 s.
-    assert forecast(plan, meter).estimate.steps == 5
-    assert str(forecast(plan, meter)).splitlines()[0].endswith("s; about 800.0 MB in 5 steps and 9.0 s")
+    assert forecast(plan, meter.reading).estimate.steps == 5
+    assert str(forecast(plan, meter.reading)).splitlines()[0].endswith("s; about 800.0 MB in 5 steps and 9.0 s")

@@ -19,7 +19,7 @@ from megaphone.service import views
 from megaphone.service.answers import NO_QUERY, Answer, Refusal
 from megaphone.service.directory import Query
 from megaphone.service.office import Office
-from megaphone.service.status import Status, WorkerStatus
+from megaphone.service.status import BinsStatus, Status, WorkerStatus
 from megaphone.service.timeline import Timeline
 
 WORD = pa.schema([("word", pa.string())])
@@ -42,7 +42,7 @@ class Play:
         self.statuses = {status.query: status for status in statuses}
         self.asked = []
         engine = LocalEngine(key_operator("count", Input(WORD, ("word",)), lambda *_: (1, []), WORD), 2, 4)
-        self.bins = views.of_bins(engine.epochs)
+        self.bins = views.of_bins(BinsStatus.of(engine.epochs))
 
     def __call__(self, request):
         wish = json.loads(request.body or b"{}")

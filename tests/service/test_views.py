@@ -10,7 +10,8 @@ from megaphone.control.load import NOTHING, Tally
 from megaphone.control.strategies import make_plan
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.progress import Time
-from megaphone.service.views import of_bins
+from megaphone.service import views
+from megaphone.service.status import BinsStatus
 
 WORD = pa.schema([("word", pa.string())])
 HERE, THERE = Assignment([0, 1, 0, 1]), Assignment([1, 1, 1, 1])
@@ -18,6 +19,10 @@ HERE, THERE = Assignment([0, 1, 0, 1]), Assignment([1, 1, 1, 1])
 
 def count(word, _, n):
     return (n or 0) + 1, []
+
+
+def of_bins(epochs):
+    return views.of_bins(BinsStatus.of(epochs))
 
 
 @pytest.fixture

@@ -195,12 +195,34 @@ def moves(*triples) -> Plan:
     return Plan(BINS, (Step(tuple(Move(*triple) for triple in triples)),))
 
 
+def shifted_from(owners) -> list[int]:
+    """Every bin on another worker."""
+    return [(owner + 1) % WORKERS for owner in owners]
+
+
 REFUSED = {
     "bin out of range": (lambda c, own: c.update({BINS: 0}), "bin 16 of 16; choose 0 to 15"),
     "bin below zero": (lambda c, own: c.migrate({-1: 0}), "bin -1 of 16; choose 0 to 15"),
     "worker out of range": (lambda c, own: c.update({0: 7}), "worker 7, but there are 3 workers; choose 0 to 2"),
     "worker out of any range": (lambda c, own: c.migrate([2**40] * BINS), "but there are 3 workers; choose 0 to 2"),
-    "worker that is none": (lambda c, own: c.migrate({0: "one"}), "bin 0 on worker 'one'; give both as integers"),
+    "worker that is none": (lambda c, own: c.migrate({0: "one"}), "bin 0 on worker 'one'; choose a whole number"),
+    "worker that is true": (lambda c, own: c.migrate([True] * BINS), "bin 0 on worker True; choose a whole number"),
+    "drain of true": (lambda c, own: c.drain(True), "worker True of 3; choose a whole number, 0 to 2"),
+    "drain of a number in words": (lambda c, own: c.drain("1"), "no worker on host '1'; choose a worker's number"),
+    "plan and a strategy": (
+        lambda c, own: c.migrate(c.plan(shifted_from(own)), strategy="fluid"),
+        "a plan has no use for strategy; leave it out",
+    ),
+    "plan and a gap": (lambda c, own: c.migrate(c.plan(shifted_from(own)), gap=0), "a plan has no use for gap"),
+    "rebalance to workers": (lambda c, own: c.plan("rebalance", workers=3), "a rebalance has no use for workers"),
+    "drain by load": (lambda c, own: c.plan("drain", who=1, by="load"), "a drain has no use for by; leave it out"),
+    "target from a worker": (lambda c, own: c.plan({0: 0}, who=1), "a target has no use for who; leave it out"),
+    "time behind, nothing to move": (lambda c, own: c.migrate(own, at=0), "time 0 is behind the frontier"),
+    "time behind in a dry run": (lambda c, own: c.plan("rescale", workers=5, at=0), "time 0 is behind the frontier"),
+    "rescale to very many": (lambda c, own: c.rescale(10**20), "there are 16 bins, one at least for each"),
+    "dry run with very many": (lambda c, own: c.plan("rescale", workers=10**9), "there are 16 bins, one at least"),
+    "another query": (lambda c, own: c.of("counts"), "control of 'counts'; give the query that start"),
+    "directory that is none": (lambda c, own: c.watch(3), "a directory 3; give its path"),
     "map too short": (lambda c, own: c.migrate([0, 1]), "a map of 2 owners for 16 bins; give one owner for each bin"),
     "time behind": (lambda c, own: c.update({0: (own[0] + 1) % 3}, at=0), "time 0 is behind the frontier .* or later"),
     "contradiction": (
@@ -255,6 +277,26 @@ def test_bad_input_is_refused_and_changes_nothing(counting, refused):
     assert (after.assignment.owners.tolist(), after.migration, len(after.workers)) == (before, None, len(workers))
     assert after.epoch >= epoch
     assert counting.running.query.isActive
+
+
+UNMADE = {
+    "3.0 bins asked for": {"bins": 3.0},
+    "True workers asked for; choose a whole number": {"workers": True},
+    "17 workers asked for, but there are 16 bins": {"workers": 17, "bins": 16},
+    "2.5 slots asked for; choose a whole number": {"slots": 2.5},
+    "a snapshot share of 'x'; choose a number": {"snapshot_share": "x"},
+    "a snapshot share of 1.5; choose one from 0 to 1": {"snapshot_share": 1.5},
+    "control name ''; choose letters": {"name": ""},
+    "bin 1 on worker True; choose a whole number": {"bins": 2, "assignment": [0, True]},
+    "bin 1 on worker 2, but there are 2 workers; choose 0 to 1": {"bins": 2, "assignment": [0, 2]},
+    "an assignment of 1 bins of 2; give a worker for every bin": {"bins": 2, "assignment": {0: 1}},
+}
+
+
+@pytest.mark.parametrize("sentence", UNMADE)
+def test_control_that_could_not_work_is_refused(spark, sentence):
+    with pytest.raises(PlanError, match=sentence):
+        megaphone.Control(spark, **{"workers": 2, **UNMADE[sentence]})
 
 
 def test_query_goes_on_after_what_was_refused(counting):

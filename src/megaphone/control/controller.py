@@ -8,13 +8,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from threading import Event
 from typing import Literal
 
 from megaphone.bins import BinId
+from megaphone.checks import not_negative
 from megaphone.configuration import Assignment
-from megaphone.control.plan import Plan, Step
+from megaphone.control.plan import Plan, Step, check_begin
 from megaphone.errors import PlanError
 from megaphone.progress import Time
 
@@ -59,6 +60,7 @@ class MigrationSummary:
 
     def wait(self, timeout: float | None = None) -> "MigrationSummary":
         """It has ended: return at once, as a migration that has ended does."""
+        _check_timeout(timeout)
         return self
 
     def __str__(self) -> str:
@@ -88,6 +90,8 @@ class Migration:
     reason: str | None = None
     """Why it failed."""
     _ended: Event = field(default_factory=Event, repr=False)
+    _sums: list[int] | None = field(default=None, repr=False)
+    """Bins that have moved after so many steps."""
 
     @property
     def strategy(self) -> str:
@@ -102,12 +106,18 @@ class Migration:
     @property
     def bins(self) -> int:
         """Bins that are to move."""
-        return sum(len(step.moves) for step in self.plan.steps)
+        return self._bins_after(len(self.plan.steps))
 
     @property
     def bins_moved(self) -> int:
         """Bins that have arrived."""
-        return sum(len(step.moves) for step in self.plan.steps[: self.completed])
+        return self._bins_after(self.completed)
+
+    def _bins_after(self, steps: int) -> int:
+        # Counted once: a plan may have a million steps, and is looked at in every epoch.
+        if self._sums is None:
+            self._sums = list(accumulate((len(step.moves) for step in self.plan.steps), initial=0))
+        return self._sums[steps]
 
     @property
     def duration_s(self) -> float:
@@ -116,7 +126,7 @@ class Migration:
 
     def wait(self, timeout: float | None = None) -> "Migration":
         """Block until it has ended: its phase says whether it is done, cancelled, failed or interrupted."""
-        if not self._ended.wait(timeout):
+        if not self._ended.wait(_check_timeout(timeout)):
             raise TimeoutError(f"migration not complete after {timeout} s: {self}")
         return self
 
@@ -148,6 +158,10 @@ class Migration:
 
     def __str__(self) -> str:
         return str(self.summary)
+
+
+def _check_timeout(timeout: float | None) -> float | None:
+    return None if timeout is None else not_negative(timeout, "a wait of {} s")
 
 
 class Controller:
@@ -203,18 +217,18 @@ class Controller:
     def check(self, plan: Plan, workers: int, now: Time) -> Assignment:
         """Refuse a plan that cannot be followed; else say where it ends."""
         expected = plan.check(self._expected, workers)
-        for step in plan.steps:
-            if step.time is not None and step.time < now:
-                raise PlanError(
-                    f"reconfiguration at time {step.time} is behind the frontier {now}; choose {now} or later"
-                )
+        check_begin(plan.first_time, now)
         return expected
 
     def submit(
         self, plan: Plan, workers: int, now: Time, then_workers: int | None = None, number: int = 0
     ) -> Migration:
         """Accept a plan, or refuse it and change nothing."""
-        self._expected = self.check(plan, workers, now)
+        return self.accept(plan, self.check(plan, workers, now), then_workers, number)
+
+    def accept(self, plan: Plan, end: Assignment, then_workers: int | None = None, number: int = 0) -> Migration:
+        """Accept a plan that was checked from where the bins will be; `end` is where they are when it is done."""
+        self._expected = end
         migration = Migration(plan, then_workers, number)
         if plan.steps:
             self._queue.append(migration)
@@ -271,6 +285,13 @@ class Controller:
         migration.bytes_moved += bytes_moved
         if migration.phase == "cancelled" or migration.completed == len(migration.plan.steps):
             self._finish("cancelled" if migration.phase == "cancelled" else "done")
+
+    def check_told(self, verb: str) -> None:
+        """Refuse to pause, resume or cancel what is not there, or has been cancelled."""
+        if verb == "cancel":
+            self._require()
+        else:
+            self._stoppable()
 
     def pause(self) -> Migration:
         """Issue no further step until `resume`."""
@@ -339,7 +360,9 @@ class Controller:
         return together
 
     def _left(self, migration: Migration) -> Iterator[Step]:
-        yield from migration.plan.steps[migration.issued :]
+        steps = migration.plan.steps
+        # Not a copy of what is left: it is asked for in every epoch, and may be a million steps.
+        yield from map(steps.__getitem__, range(migration.issued, len(steps)))
 
     def _finish(self, phase: Phase, reason: str | None = None) -> None:
         if phase != "done":

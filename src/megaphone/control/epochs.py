@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from megaphone.bins import BinId, WorkerId
-from megaphone.checks import worker_count
 from megaphone.configuration import Assignment, Configuration, Move, Update
+from megaphone.control.basis import Basis, Checked
 from megaphone.control.controller import Controller, Migration
 from megaphone.control.load import NOTHING, Tally
 from megaphone.control.meter import Meter
 from megaphone.control.pacing import stride
-from megaphone.control.plan import Plan, Step
+from megaphone.control.plan import Plan, Step, check_begin
 from megaphone.control.reservations import Reservations
 from megaphone.control.stream import Pending, Reconfiguration
 from megaphone.control.travel import Stuck
@@ -163,23 +163,35 @@ class Epochs:
         """How many workers there should be: as many as plans need, or as are reserved."""
         return max(self.workers, self.reservations.most)
 
-    def check(self, plan: Plan, workers: int | None = None) -> None:
+    @property
+    def basis(self) -> Basis:
+        """What the next plan is made from."""
+        return Basis(self.controller.expected, self.workers, self.now, self.meter.reading)
+
+    def is_at(self, basis: Basis) -> bool:
+        """Does a basis hold still?"""
+        return self.controller.expected is basis.expected and self.workers == basis.workers
+
+    def check(self, plan: Plan, workers: int | None = None) -> Checked:
         """Refuse a plan that this query cannot follow from where it will be; a rescale says to how many workers."""
-        self.controller.check(plan, self.with_workers(workers), self.now)
+        return self.basis.check(plan, workers)
 
     def submit(self, plan: Plan, then_workers: int | None = None, number: int = 0) -> Migration:
         """Accept a plan for this query, or refuse it; a rescale's plan brings as many workers as it asks for."""
-        workers = self.with_workers(then_workers)
-        migration = self.controller.submit(plan, workers, self.now, then_workers, number)
-        self.workers = workers
-        return migration
+        return self.accept(self.check(plan, then_workers), number)
 
-    def with_workers(self, asked: int | None) -> int:
-        """How many workers there are while a rescale to as many as are asked for is under way; refuse too many."""
-        bins = self.configuration.bins
-        if asked is not None and not 1 <= asked <= max(bins, self.workers):
-            worker_count(asked, bins)
-        return max(self.workers, asked or 0)
+    def check_still(self, checked: Checked) -> None:
+        """Refuse a plan that could be followed when it was checked, and cannot be any more."""
+        if not self.is_at(checked.basis):
+            raise PlanError("other plans were accepted while this one was made; ask for it once more")
+        check_begin(checked.first_time, self.now)
+
+    def accept(self, checked: Checked, number: int = 0) -> Migration:
+        """Accept a plan that was checked, or refuse it and change nothing."""
+        self.check_still(checked)
+        migration = self.controller.accept(checked.plan, checked.end, checked.then_workers, number)
+        self.workers = checked.workers
+        return migration
 
     def open(self, epoch: int, closing: bool = False) -> EpochPlan:
         """The plan of an epoch; made once."""

@@ -8,23 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from megaphone.control.controller import Migration
-from megaphone.control.meter import Meter
+from megaphone.control.meter import Reading
 from megaphone.control.pacing import stride
 from megaphone.control.plan import Estimate, Plan
 
 
-def forecast(plan: Plan, meter: Meter) -> Plan:
+def forecast(plan: Plan, meter: Reading) -> Plan:
     """The plan, with an estimate."""
-    weights = meter.weights(plan.moves)
-    sizes = meter.sizes
-    total = sum(int(sizes[move.bin]) for move in plan.moves)
-    steps = sum(1 for _ in _strides(plan, meter, weights)) if plan.latency_target else len(plan.steps)
+    moves = plan.moves
+    total = meter.bytes_of(moves)
+    steps = sum(1 for _ in _strides(plan, meter, meter.weights(moves))) if plan.latency_target else len(plan.steps)
     waits = steps + plan.gap * max(0, steps - 1)
     seconds = waits * meter.step_s + total / meter.bytes_per_s
-    return replace(plan, estimate=Estimate(steps, total, seconds, meter.measured(plan.moves)))
+    return replace(plan, estimate=Estimate(steps, total, seconds, meter.measured(moves)))
 
 
-def left(migration: Migration, meter: Meter) -> Estimate:
+def left(migration: Migration, meter: Reading) -> Estimate:
     """What is still to come of a migration."""
     rest = replace(migration.plan, steps=migration.plan.steps[migration.completed :])
     estimate = forecast(rest, meter).estimate
@@ -32,7 +31,7 @@ def left(migration: Migration, meter: Meter) -> Estimate:
     return estimate
 
 
-def _strides(plan: Plan, meter: Meter, weights: Sequence[float]) -> Iterator[int]:
+def _strides(plan: Plan, meter: Reading, weights: Sequence[float]) -> Iterator[int]:
     """The sizes of an adaptive plan's steps, if moving takes as long as it did lately."""
     assert plan.latency_target is not None
     done, count = 0, 1
@@ -41,4 +40,6 @@ def _strides(plan: Plan, meter: Meter, weights: Sequence[float]) -> Iterator[int
         moved = sum(weights[done : done + count])
         took = meter.steady_s + moved / meter.bytes_per_s
         done += count
-        count = stride(weights[done:], moved, took, meter.steady_s, plan.latency_target)
+        # Not a copy of the rest, which may be a million, for every step.
+        rest = map(weights.__getitem__, range(done, len(weights)))
+        count = stride(rest, moved, took, meter.steady_s, plan.latency_target)

@@ -6,6 +6,7 @@ Neighbours: epochs.py tells it what happens, forecast.py and pacing.py ask it.
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -126,9 +127,13 @@ class Meter:
         return sum((load.sizes for load in self.loads.values()), np.zeros(self.bins, np.int64))
 
     def weights(self, moves: Iterable[Move]) -> list[float]:
-        """What moving each bin comes to: its bytes, and one more since an empty bin is not for nothing."""
-        sizes = self.sizes
-        return [1.0 + float(sizes[move.bin]) for move in moves]
+        """What moving each bin comes to."""
+        return _weights(self.sizes, moves)
+
+    @property
+    def reading(self) -> "Reading":
+        """What is known now, to be looked at later."""
+        return Reading(self.rates, self.sizes, self.known, self.step_s, self.steady_s, self.bytes_per_s)
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
@@ -141,8 +146,40 @@ class Meter:
         """The part of all bins whose size was measured on every operator."""
         return float(self.known.mean())
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What a meter has measured until one moment."""
+
+    rates: Rates
+    """Records a second for each bin, over all operators."""
+    sizes: Numbers
+    """Bytes of each bin over all operators, measured or assumed."""
+    known: npt.NDArray[np.bool_]
+    """Which bins' size was measured on every operator."""
+    step_s: float
+    steady_s: float
+    bytes_per_s: float
+
+    def weights(self, moves: Iterable[Move]) -> list[float]:
+        """What moving each bin comes to."""
+        return _weights(self.sizes, moves)
+
+    def bytes_of(self, moves: Iterable[Move]) -> int:
+        """The bytes of these bins."""
+        return int(self.sizes[_bins(moves)].sum())
+
     def measured(self, moves: Iterable[Move]) -> float:
         """The part of these bins whose size was measured on every operator."""
-        known = self.known
-        chosen = [bool(known[move.bin]) for move in moves]
-        return sum(chosen) / len(chosen) if chosen else 1.0
+        known = self.known[_bins(moves)]
+        return float(known.mean()) if len(known) else 1.0
+
+
+def _bins(moves: Iterable[Move]) -> Numbers:
+    return np.fromiter((move.bin for move in moves), np.int64)
+
+
+def _weights(sizes: Numbers, moves: Iterable[Move]) -> list[float]:
+    """What moving each bin comes to: its bytes, and one more since an empty bin is not for nothing."""
+    weights: list[float] = (1.0 + sizes[_bins(moves)]).tolist()
+    return weights

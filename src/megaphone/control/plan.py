@@ -109,6 +109,11 @@ class Plan:
     """From a dry run; not saved."""
 
     @property
+    def first_time(self) -> Time | None:
+        """The first time that a step has, and so the earliest."""
+        return next((step.time for step in self.steps if step.time is not None), None)
+
+    @property
     def moves(self) -> tuple[Move, ...]:
         """All moves of all steps."""
         return tuple(move for step in self.steps for move in step.moves)
@@ -155,16 +160,17 @@ class Plan:
             raw = parse(text)
         except Malformed as error:
             raise PlanError(f"not a plan: {error}") from None
+        return cls.from_object(raw)
+
+    @classmethod
+    def from_object(cls, raw: Any) -> "Plan":
+        """A plan that was parsed as part of something else."""
         if not isinstance(raw, dict) or raw.get("megaphone_plan") != FORMAT:
             raise PlanError(f'not a plan of format {FORMAT}: no "megaphone_plan": {FORMAT} in it')
         try:
-            return cls.from_document(convert(raw, PlanDocument))
+            document = convert(raw, PlanDocument)
         except Malformed as error:
             raise PlanError(f"malformed plan: {error}") from None
-
-    @classmethod
-    def from_document(cls, document: PlanDocument) -> "Plan":
-        """A plan that was read as part of something else."""
         steps = tuple(map(_read_step, document.steps))
         return cls(document.bins, steps, document.gap, document.strategy, document.latency_target)
 
@@ -196,6 +202,12 @@ class Plan:
         head += f", {self.gap} epochs apart" if self.gap else ""
         head += f"; {self.estimate}" if self.estimate else ""
         return "\n".join([head, *(f"  step {number}: {step}" for number, step in enumerate(self.steps))])
+
+
+def check_begin(first: Time | None, now: Time) -> None:
+    """Refuse the first time of a plan if it is behind a frontier."""
+    if first is not None and first < now:
+        raise PlanError(f"reconfiguration at time {first} is behind the frontier {now}; choose {now} or later")
 
 
 def _check_time(number: int, time: Time, last: Time) -> Time:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
 from megaphone.control.controller import Migration
-from megaphone.control.epochs import Recovery
+from megaphone.control.epochs import Epochs, Recovery
+from megaphone.control.meter import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,18 @@ class Status:
     """How far each operator's output frontier is behind the newest time it has seen; by epochs there is none."""
     units: Mapping[str, str] = field(default_factory=dict)
     """What a step of each operator's time is: an epoch, a microsecond, or whatever its numbers mean."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinsStatus:
+    """The bins of a running query at one moment."""
+
+    epoch: int
+    whereabouts: Assignment
+    expected: Assignment
+    reading: Reading
+
+    @classmethod
+    def of(cls, epochs: Epochs) -> "BinsStatus":
+        """How they are now: nothing is put in form yet, since no epoch is opened meanwhile."""
+        return cls(epochs.epoch, epochs.whereabouts, epochs.controller.expected, epochs.meter.reading)

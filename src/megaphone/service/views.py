@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from megaphone.control.controller import Migration, MigrationSummary
-from megaphone.control.epochs import Epochs
 from megaphone.control.plan import Estimate, Plan
-from megaphone.service.status import Status, WorkerStatus
+from megaphone.service.status import BinsStatus, Status, WorkerStatus
 
 View = dict[str, Any]
 
@@ -100,14 +99,14 @@ def _worker(worker: WorkerStatus) -> View:
     }
 
 
-def of_bins(epochs: Epochs) -> View:
+def of_bins(bins: BinsStatus) -> View:
     """Every bin: where it is and where it will be, its records a second, and its bytes if they were measured."""
-    meter = epochs.meter
-    sizes = zip(meter.sizes.tolist(), meter.known.tolist(), strict=True)
+    reading = bins.reading
+    sizes = zip(reading.sizes.tolist(), reading.known.tolist(), strict=True)
     return {
-        "epoch": epochs.epoch,
-        "owners": epochs.whereabouts.owners.tolist(),
-        "expected": epochs.controller.expected.owners.tolist(),
-        "records_per_s": meter.rates.round(1).tolist(),
+        "epoch": bins.epoch,
+        "owners": bins.whereabouts.owners.tolist(),
+        "expected": bins.expected.owners.tolist(),
+        "records_per_s": reading.rates.round(1).tolist(),
         "bytes": [size if known else None for size, known in sizes],
     }

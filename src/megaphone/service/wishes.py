@@ -72,7 +72,7 @@ class DryRun(Paced, kw_only=True):
     verb: Literal["rescale", "drain", "rebalance", "migrate"]
     workers: int | None = None
     who: int | str | None = None
-    by: Literal["load", "bins"] = "load"
+    by: Literal["load", "bins"] | None = None
     target: list[int] | dict[int, int] | None = None
 
 

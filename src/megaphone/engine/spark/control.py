@@ -4,36 +4,41 @@ What the user holds. Everything it accepts is checked first; what it refuses cha
 Neighbours: operators.py ties operators to it, run.py carries its orders out.
 """
 
-import re
+import os
 import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from megaphone.bins import Bins
+from megaphone import checks
+from megaphone.bins import Bins, WorkerId
 from megaphone.configuration import Assignment
+from megaphone.control.balance import imbalance
+from megaphone.control.basis import Basis
 from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.forecast import forecast
-from megaphone.control.plan import Plan, step_to
+from megaphone.control.plan import Plan, check_begin, step_to
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import Policy, Rescale, Wish
-from megaphone.control.strategies import make_plan
+from megaphone.control.strategies import Pace
 from megaphone.engine.spark import goals
 from megaphone.engine.spark.coordinator import ControlDefinition, Coordinator
 from megaphone.engine.spark.desk import Desk
 from megaphone.engine.spark.follower import Follower
 from megaphone.engine.spark.goals import By, Goal
-from megaphone.engine.spark.run import PickledSpec, Run
+from megaphone.engine.spark.messages import Join
+from megaphone.engine.spark.run import PickledSpec, Planner, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
-from megaphone.progress import Time
 from megaphone.service.office import Office
 from megaphone.service.place import place_of
 from megaphone.service.status import Status, WorkerStatus
@@ -71,31 +76,24 @@ class Control:
         is a port, "host:port" to listen elsewhere, or false for none. Without it `spark.megaphone.http` says so, and
         without that any free port is taken. `dashboard` prints the address of the page when a query starts.
         """
-        if workers < 1:
-            raise PlanError(f"{workers} workers asked for; choose 1 or more")
         self.spark = spark
-        self.workers = workers
-        """At the start."""
         self.bins = Bins.of_count(bins).count
-        self.slots = spark.sparkContext.defaultParallelism if slots is None else slots
-        if self.slots < 1:
-            raise PlanError(f"{slots} slots asked for; choose 1 or more")
-        if not 0 <= snapshot_share <= 1:
-            raise PlanError(f"a snapshot share of {snapshot_share}; choose one from 0 to 1")
-        self.name = check_name(name or f"c{uuid.uuid4().hex[:8]}", "control")
+        self.workers = checks.worker_count(workers, self.bins)
+        """At the start."""
+        self.slots = checks.slots(spark.sparkContext.defaultParallelism if slots is None else slots)
+        share = checks.part(snapshot_share, "a snapshot share of {}")
+        self.name = checks.name(f"c{uuid.uuid4().hex[:8]}" if name is None else name, "control")
         self._query: str | None = None
-        self._initial = (
-            Assignment.round_robin(bins, workers) if assignment is None else _initial(assignment, bins, workers)
-        )
-        self.specs: dict[str, PickledSpec] = {}
-        self.coordinator = Coordinator.of(spark)
+        self._initial = _initial(assignment, self.bins, self.workers)
         place = place_of(str(spark.conf.get("spark.megaphone.http", "true") if http is None else http))
         if dashboard and place is None:
             raise PlanError("a dashboard, but nothing is served over HTTP; leave http=False out")
+        self.specs: dict[str, PickledSpec] = {}
+        self.coordinator = Coordinator.of(spark)
         self._office = None
         if place is not None:
             self._office = Office(self.name, Desk(self), place, _print_address if dashboard else None)
-        definition = ControlDefinition(self._initial, workers, self.specs, name, snapshot_share, self._office)
+        definition = ControlDefinition(self._initial, self.workers, self.specs, name, share, self._office)
         self.coordinator.define(self.name, definition)
 
     @property
@@ -123,18 +121,18 @@ class Control:
         *,
         workers: int | None = None,
         who: int | str | None = None,
-        by: By = "load",
+        by: By | None = None,
         **pace: Any,
     ) -> Plan:
         """The plan that would be followed, and what it would cost: a dry run.
 
         `wish` is a target as for `migrate`, or the name of a verb: "rescale" with `workers`, "drain" with `who`,
-        "rebalance".
+        "rebalance" with `by`.
         """
-        run = self._run()
-        with run.lock:
-            goal = _goal(run, wish, workers, who, by)
-            return forecast(self._plan(run, goal, strategy, **pace), run.epochs.meter)
+        how, run = Pace.of(strategy, **pace), self._run()
+        goal = _goal(run, self.bins, wish, {"workers": workers, "who": who, "by": by})
+        found = run.draft(_planner(goal, how), workers)
+        return forecast(found.plan, found.basis.reading)
 
     def migrate(
         self,
@@ -143,45 +141,45 @@ class Control:
         **pace: Any,
     ) -> Migration:
         """Move bins: by a plan, to a whole assignment, or some bins to the workers given for them."""
-        run = self._run()
-        with run.lock:
-            if isinstance(target, Plan):
-                return run.submit(target)
-            return run.submit(self._plan(run, goals.moved(run, target), strategy, **pace))
+        if isinstance(target, Plan):
+            checks.unused("a plan", {"strategy": strategy, **pace})
+            return self._run().submit(lambda basis: target)
+        planner = _planner(goals.moved(target, self.bins), Pace.of(strategy, **pace))
+        return self._run().submit(planner)
 
     def update(self, owners: Mapping[int, int] | Iterable[int], at: int | None = None) -> Migration:
         """One atomic reconfiguration, now or at a future time."""
-        run = self._run()
-        with run.lock:
-            current = run.epochs.controller.expected
-            step = step_to(current, goals.pairs(owners, self.bins), None if at is None else Time(at))
-            return run.submit(Plan(self.bins, (step,) if step.moves else ()))
+        pairs, when = checks.owner_pairs(owners, self.bins), None if at is None else checks.time(at, "the update")
+
+        def planner(basis: Basis) -> Plan:
+            check_begin(when, basis.now)
+            step = step_to(basis.expected, pairs, when)
+            return Plan(self.bins, (step,) if step.moves else ())
+
+        return self._run().submit(planner)
 
     def rescale(self, workers: int, strategy: str | None = None, **pace: Any) -> Migration:
         """Go on with another number of workers: new ones are started and filled, surplus ones emptied and ended."""
-        run = self._run()
-        with run.lock:
-            # Refused, if at all, before a process is started for it.
-            self._plan(run, goals.rescaled(run, workers), strategy, **pace)
-        with run.epochs.reservations.of(workers):
-            self._await_workers(run, workers)
-            with run.lock:
-                return run.submit(self._plan(run, goals.rescaled(run, workers), strategy, **pace), workers)
+        planner = _planner(goals.rescaled(workers, self.bins), Pace.of(strategy, **pace))
+        run, count = self._run(), int(workers)
+        # Refused, if at all, before a process is started for it.
+        run.draft(planner, count)
+        with run.epochs.reservations.of(count):
+            self._await_workers(run, count)
+            return run.submit(planner, count)
 
     def rebalance(self, strategy: str | None = None, *, by: By = "load", **pace: Any) -> Migration:
         """Even the load, by moving the least state that will do; nothing, if the busiest worker is not far from even.
 
         With `by="bins"`, or while no load is known: the same number of bins on every worker, give or take one.
         """
-        run = self._run()
-        with run.lock:
-            return run.submit(self._plan(run, goals.rebalanced(run, by), strategy, **pace))
+        planner = _planner(goals.rebalanced(by), Pace.of(strategy, **pace))
+        return self._run().submit(planner)
 
     def drain(self, who: int | str, strategy: str | None = None, **pace: Any) -> Migration:
         """Move every bin of a worker, or of all workers on a host, to the others, evenly."""
-        run = self._run()
-        with run.lock:
-            return run.submit(self._plan(run, goals.drained(run, who), strategy, **pace))
+        how, run = Pace.of(strategy, **pace), self._run()
+        return run.submit(_planner(goals.drained(who, _hosts(run)), how))
 
     def pause(self) -> Migration:
         """Issue no further step until `resume`."""
@@ -208,6 +206,8 @@ class Control:
         to them, and write a plan under another name first, then rename it. For those who write them, `query.status`
         there has what policies see. The `error` of what is returned says what goes wrong at present, if anything does.
         """
+        if not isinstance(directory, str | os.PathLike):
+            raise PlanError(f"a directory {checks.shown(directory)}; give its path")
         return Watch(Path(directory), self.migrate, self.observe, lambda: bool(self._begun_runs()), owners)
 
     def follow(self, *policies: Policy, every: float = 2.0, strategy: str | None = None, **pace: Any) -> Follower:
@@ -216,7 +216,7 @@ class Control:
         The first that wishes anything is followed. Goes on until it is stopped or the query ends.
         """
         # Refused here, not with every wish.
-        make_plan(self._initial, self._initial, strategy, **pace)
+        Pace.of(strategy, **pace)
         return Follower(policies, self.observe, lambda wish, seen: self._fulfil(wish, seen, strategy, pace), every)
 
     def observe(self) -> Observation | None:
@@ -231,30 +231,17 @@ class Control:
     def _fulfil(self, wish: Wish, seen: Observation, strategy: str | None, pace: Mapping[str, Any]) -> Migration:
         if isinstance(wish, Rescale):
             return self.rescale(wish.workers, strategy, **pace)
+        target: Any = wish.target
+        if not isinstance(target, Assignment) or len(target) != self.bins:
+            raise PlanError(f"a wish to migrate to {checks.shown(target)}; give an Assignment of {self.bins} bins")
         # Bin by bin: what somebody else has moved meanwhile stays there.
-        moves = seen.assignment.moves_to(wish.target)
+        moves = seen.assignment.moves_to(target)
         return self.migrate({move.bin: move.target for move in moves}, strategy, **pace)
-
-    def _plan(
-        self,
-        run: Run,
-        goal: Goal,
-        strategy: str | None,
-        *,
-        batch: int | None = None,
-        gap: int = 0,
-        at: int | None = None,
-        latency_target: float | None = None,
-    ) -> Plan:
-        current = run.epochs.controller.expected
-        options = {} if batch is None else {"batch": batch}
-        when = None if at is None else Time(at)
-        plan = make_plan(current, goal.target, strategy, gap=gap, at=when, latency_target=latency_target, **options)
-        run.epochs.check(plan, goal.workers)
-        return plan
 
     def of(self, query: StreamingQuery) -> "Control":
         """This control for one query, where several run on it."""
+        if not isinstance(query, StreamingQuery):
+            raise PlanError(f"control of {checks.shown(query)}; give the query that start() returned")
         return self.narrowed(str(query.id))
 
     def narrowed(self, query: str) -> "Control":
@@ -304,13 +291,6 @@ def _print_address(address: str) -> None:
     sys.stdout.flush()
 
 
-def check_name(name: str, of: str) -> str:
-    """A name that can be read back from the marks it leaves in Spark's plan."""
-    if not re.fullmatch(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)*", name):
-        raise PlanError(f"{of} name '{name}'; choose letters, digits and single underscores between them")
-    return name
-
-
 def _until(look: Callable[[], T | None], timeout: float, otherwise: Callable[[], Exception]) -> T:
     deadline = time.monotonic() + timeout
     while (found := look()) is None:
@@ -320,72 +300,113 @@ def _until(look: Callable[[], T | None], timeout: float, otherwise: Callable[[],
     return found
 
 
-def _goal(run: Run, wish: Any, workers: int | None, who: int | str | None, by: By) -> Goal:
+def _planner(goal: Goal, pace: Pace) -> Planner:
+    def planner(basis: Basis) -> Plan:
+        # Also if nothing is to move.
+        check_begin(pace.at, basis.now)
+        return pace.plan(basis.expected, goal(basis))
+
+    return planner
+
+
+def _goal(run: Run, bins: int, wish: Any, options: dict[str, Any]) -> Goal:
+    """What a dry run is of, which takes an option of its own or none."""
     if not isinstance(wish, str):
-        return goals.moved(run, wish)
+        checks.unused("a target", options)
+        return goals.moved(wish, bins)
+    takes = {"rescale": "workers", "drain": "who", "rebalance": "by"}
+    if wish not in takes:
+        raise PlanError(f"no plan for {checks.shown(wish)}; choose drain, rebalance or rescale, or give a target")
+    option = options.pop(takes[wish])
+    checks.unused(f"a {wish}", options)
     if wish == "rebalance":
-        return goals.rebalanced(run, by)
+        return goals.rebalanced("load" if option is None else option)
     if wish == "rescale":
-        if workers is None:
+        if option is None:
             raise PlanError("a rescale to how many workers? give workers=")
-        return goals.rescaled(run, workers)
-    if wish == "drain":
-        if who is None:
-            raise PlanError("a drain of which worker or host? give who=")
-        return goals.drained(run, who)
-    raise PlanError(f"no plan for '{wish}'; choose drain, rebalance or rescale, or give a target")
+        return goals.rescaled(option, bins)
+    if option is None:
+        raise PlanError("a drain of which worker or host? give who=")
+    return goals.drained(option, _hosts(run))
 
 
-def _initial(owners: Iterable[int], bins: int, workers: int) -> Assignment:
-    pairs = goals.pairs(owners, bins)
-    for bin, worker in pairs:
-        if not 0 <= worker < workers:
-            raise PlanError(f"bin {bin} on worker {worker}, but there are {workers} workers; choose 0 to {workers - 1}")
-    return Assignment(worker for _, worker in pairs)
+def _hosts(run: Run) -> dict[WorkerId, str]:
+    return {worker: join.host for worker, join in run.placement.residents.items()}
+
+
+def _initial(owners: Iterable[int] | None, bins: int, workers: int) -> Assignment:
+    if owners is None:
+        return Assignment.round_robin(bins, workers)
+    found = dict(checks.owner_pairs(owners, bins))
+    if len(found) < bins:
+        raise PlanError(f"an assignment of {len(found)} bins of {bins}; give a worker for every bin")
+    for bin, worker in found.items():
+        checks.worker(worker, workers, f"bin {bin} on worker {{}}, but there are {workers} workers")
+    return Assignment(found[bin] for bin in range(bins))
 
 
 def _status(run: Run) -> Status:
     residents = run.placement.residents
     with run.lock:
-        epochs, meter = run.epochs, run.epochs.meter
-        assignment, rates, sizes = epochs.configuration.last, meter.rates, meter.sizes
-        workers = tuple(
-            WorkerStatus(
-                worker,
-                join.host,
-                join.pid,
-                join.executor_pid,
-                len(bins := assignment.bins_of(worker)),
-                float(rates[bins].sum()),
-                min(1.0, sum(load.busy(worker) for load in meter.loads.values())),
-                int(sizes[bins].sum()),
-                sum(load.done[worker].records for load in meter.loads.values() if worker in load.done),
-                sum(load.done[worker].busy_ns for load in meter.loads.values() if worker in load.done) / 1e9,
-                meter.memory.get(worker),
+        status, reading, workers = _told(run), run.epochs.meter.reading, run.epochs.workers
+        idle = [_worker(run, worker, join) for worker, join in sorted(residents.items())]
+    # Bin by bin without the lock, under which epochs are opened.
+    owners, size = status.assignment.owners, 1 + max([*residents, *status.assignment.workers()])
+    bins, rates, sizes = (np.bincount(owners, weights, size) for weights in (None, reading.rates, reading.sizes))
+    return replace(
+        status,
+        workers=tuple(
+            replace(
+                one,
+                bins=int(bins[one.worker]),
+                records_per_s=float(rates[one.worker]),
+                state_bytes=int(sizes[one.worker]),
             )
-            for worker, join in sorted(residents.items())
-        )
-        operators = epochs.operators
-        return Status(
-            run.key.query,
-            epochs.epoch,
-            {name: str(operator.output_frontier) for name, operator in operators.items()},
-            {name: operator.late for name, operator in operators.items()},
-            {name: operator.applied for name, operator in operators.items()},
-            assignment,
-            workers,
-            epochs.controller.current,
-            tuple(epochs.recoveries),
-            run.query.name,
-            run.key.run,
-            run.key.control,
-            meter.last_epoch_s,
-            goals.imbalance_of(run),
-            meter.bytes_moved,
-            meter.bytes_per_s,
-            {name: int(load.sizes.sum()) for name, load in meter.loads.items()},
-            meter.measured_part,
-            epochs.controller.ended + Counter(migration.phase for migration in epochs.controller.under_way),
-            {name: lag for name, operator in operators.items() if (lag := operator.lag) is not None},
-            {name: spec.unit for name, spec in run.specs.items()},
-        )
+            for one in idle
+        ),
+        imbalance=imbalance(status.assignment, reading.rates, workers),
+        measured=float(reading.known.mean()),
+    )
+
+
+def _told(run: Run) -> Status:
+    """What is known of a run without looking at its bins."""
+    epochs, meter, operators = run.epochs, run.epochs.meter, run.epochs.operators
+    return Status(
+        run.key.query,
+        epochs.epoch,
+        {name: str(operator.output_frontier) for name, operator in operators.items()},
+        {name: operator.late for name, operator in operators.items()},
+        {name: operator.applied for name, operator in operators.items()},
+        epochs.configuration.last,
+        (),
+        epochs.controller.current,
+        tuple(epochs.recoveries),
+        run.query.name,
+        run.key.run,
+        run.key.control,
+        meter.last_epoch_s,
+        bytes_moved=meter.bytes_moved,
+        bytes_per_s=meter.bytes_per_s,
+        state_bytes={name: int(load.sizes.sum()) for name, load in meter.loads.items()},
+        migrations=epochs.controller.ended + Counter(migration.phase for migration in epochs.controller.under_way),
+        lags={name: lag for name, operator in operators.items() if (lag := operator.lag) is not None},
+        units={name: spec.unit for name, spec in run.specs.items()},
+    )
+
+
+def _worker(run: Run, worker: WorkerId, join: Join) -> WorkerStatus:
+    """A worker without its bins."""
+    loads = run.epochs.meter.loads.values()
+    done = [load.done[worker] for load in loads if worker in load.done]
+    return WorkerStatus(
+        worker,
+        join.host,
+        join.pid,
+        join.executor_pid,
+        bins=0,
+        busy=min(1.0, sum(load.busy(worker) for load in loads)),
+        applied=sum(part.records for part in done),
+        busy_s=sum(part.busy_ns for part in done) / 1e9,
+        memory_bytes=run.epochs.meter.memory.get(worker),
+    )

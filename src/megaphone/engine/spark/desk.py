@@ -20,6 +20,7 @@ from megaphone.service import prometheus, views, wishes
 from megaphone.service.answers import FAILED, NO_QUERY, Answer, Refusal, Request
 from megaphone.service.directory import query_matches
 from megaphone.service.encoding import encode_json, encode_text
+from megaphone.service.status import BinsStatus
 
 if TYPE_CHECKING:
     from megaphone.engine.spark.control import Control
@@ -93,7 +94,8 @@ class Desk:
     def _bins(self, request: Request) -> Answer:
         run = self._run(request.options.get("query"))
         with run.lock:
-            return Answer.of(views.of_bins(run.epochs))
+            bins = BinsStatus.of(run.epochs)
+        return Answer.of(views.of_bins(bins))
 
     def _timeline(self, request: Request) -> Answer:
         since = int(request.options.get("since", "-1"))
@@ -156,15 +158,17 @@ class Desk:
 
 
 def _view(run: Run, migration: Migration | MigrationSummary) -> views.View:
-    if isinstance(migration, MigrationSummary):
-        return views.of_migration(migration)
-    with run.lock:
-        return views.of_migration(migration, _left(run, migration))
+    left = None if isinstance(migration, MigrationSummary) else _left(run, migration)
+    return views.of_migration(migration, left)
 
 
 def _left(run: Run, migration: Migration | None) -> Any:
+    if migration is None or migration.ended_s is not None:
+        return None
     with run.lock:
-        return None if migration is None or migration.ended_s is not None else left(migration, run.epochs.meter)
+        reading = run.epochs.meter.reading
+    # Without the lock: a plan may have a million steps.
+    return left(migration, reading)
 
 
 def _target(target: Any) -> Any:

@@ -14,9 +14,11 @@ import pyarrow.flight as flight
 
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
+from megaphone.control.basis import Basis, Checked
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import EpochPlan
 from megaphone.control.plan import Plan
+from megaphone.durability.commands import Written, read_back
 from megaphone.durability.manifest import Manifest, Shape
 from megaphone.durability.store import Command, Store
 from megaphone.durability.unread import unread
@@ -43,6 +45,12 @@ from megaphone.service.chronicle import Chronicle
 from megaphone.service.directory import Query
 from megaphone.service.logs import LOGGER, Minutely, tell
 from megaphone.service.timeline import Point, Timeline, Trigger
+
+Planner = Callable[[Basis], Plan]
+"""Makes a plan; called again if what it was made from has changed before the plan was accepted."""
+
+TRIES = 4
+"""Plans that are made without the lock: after as many, epochs wait for the next one."""
 
 HEAD_START_S = 10.0
 """For orders that are sent ahead: whoever has not taken them by then gets them with its records."""
@@ -160,29 +168,48 @@ class Run:
         self._cutter.submit(self._cut, epoch, needed_from, under_way)
         return plan
 
-    def submit(self, plan: Plan, then_workers: int | None = None) -> Migration:
-        """Accept a plan, and write it down, or refuse it."""
+    def draft(self, planner: Planner, then_workers: int | None = None) -> Checked:
+        """A plan that could be followed now; a rescale says to how many workers."""
         with self.lock:
             self._check_alive()
-            self.epochs.check(plan, then_workers)
-            return self._obey(Command("submit", plan.to_json(), then_workers))
+            basis = self.epochs.basis
+        return basis.check(planner(basis), then_workers)
+
+    def submit(self, planner: Planner, then_workers: int | None = None) -> Migration:
+        """Make a plan, write it down and accept it; made once more if something else was accepted meanwhile."""
+        for _ in range(TRIES):
+            written = read_back(self.draft(planner, then_workers))
+            with self.lock:
+                if self.epochs.is_at(written.checked.basis):
+                    migration = self._accept(written)
+                    break
+        else:
+            with self.lock:
+                migration = self._accept(read_back(self.draft(planner, then_workers)))
+        self._tell_command("submit", migration)
+        return migration
+
+    def _accept(self, written: Written) -> Migration:
+        self._check_alive()
+        self.epochs.check_still(written.checked)
+        return self.epochs.accept(written.checked, self._memoir.command(written.raw))
 
     def tell(self, verb: str) -> Migration:
         """Pause, resume or cancel the migration under way."""
         with self.lock:
             self._check_alive()
-            return self._obey(Command(verb))
+            # Refused before it is written down.
+            self.epochs.controller.check_told(verb)
+            migration = obey(self.epochs, Command(verb), self._memoir.command(Command(verb)))
+        self._tell_command(verb, migration)
+        return migration
+
+    def _tell_command(self, verb: str, migration: Migration) -> None:
+        tell(f"migration: {verb}", query=self.key.query, number=migration.number, migration=str(migration))
 
     def _check_alive(self) -> None:
         if self._ended:
             raise PlanError(f"query {self.query.name or self.key.query} has ended")
-
-    def _obey(self, command: Command) -> Migration:
-        if command.verb != "submit" and self.epochs.controller.current is None:
-            raise PlanError("no migration is under way")
-        migration = obey(self.epochs, command, self._memoir.command(command))
-        tell(f"migration: {command.verb}", query=self.key.query, number=migration.number, migration=str(migration))
-        return migration
 
     def _tell_ended(self) -> None:
         for past in self.epochs.controller.ended_since(self._told):
