@@ -69,6 +69,15 @@ def test_time_is_epochs_gaps_and_bytes_by_what_was_measured():
     assert estimate.seconds == pytest.approx((4 + 3) * 3.0 + 400 / 100)
 
 
+def test_plan_that_waits_for_a_time_does_not_pretend_to_know_its_end():
+    meter, _ = metered()
+    plan = make_plan(HERE, THERE, "batched", batch=4, at=40)
+    estimate = forecast(plan, meter.reading, now=39).estimate
+    assert (estimate.seconds, estimate.not_before, estimate.steps) == (None, 40, 2)
+    estimate = forecast(plan, meter.reading, now=40).estimate
+    assert (estimate.seconds, estimate.not_before) == (pytest.approx(2 * EPOCH_S), None)
+
+
 def test_small_moves_say_nothing_of_speed():
     meter, _ = metered()
     pulled(meter, ENOUGH - 1, 10.0)

@@ -26,6 +26,7 @@ from megaphone.service.answers import NO_QUERY, Answer, Refusal
 from megaphone.service.directory import Entry, Query
 from megaphone.service.office import Office
 from megaphone.service.status import Status, WorkerStatus
+from megaphone.service.tables import left
 
 HERE, THERE = Assignment([0] * 4), Assignment([1] * 4)
 WORDS, OTHER = Query("aaaa-1111", "words"), Query("bbbb-2222", None)
@@ -198,6 +199,11 @@ def test_plan_is_saved_and_followed(capsys, serve, tmp_path):
     assert play.asked[0] == ("/plan", {"query": "aaaa-1111", "verb": "drain", "who": "0"})
     assert run(capsys, "migrate", "--plan", f"{tmp_path}/plan.json")[0] == 0
     assert play.asked[1][1]["plan"] == json.loads(make_plan(HERE, THERE, "fluid").to_json())
+
+
+def test_migration_that_waits_for_a_time_promises_no_end():
+    view = views.of_migration(STATUS.migration, Estimate(1, 2_000_000, None, 1.0, not_before=70))
+    assert left(view) == "about 2.0 MB left, not before time 70"
 
 
 def test_plan_that_cannot_be_read_is_one_sentence(capsys, serve, tmp_path):

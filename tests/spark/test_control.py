@@ -299,6 +299,11 @@ def test_control_that_could_not_work_is_refused(spark, sentence):
         megaphone.Control(spark, **{"workers": 2, **UNMADE[sentence]})
 
 
+def test_plan_that_waits_for_a_time_does_not_pretend_to_know_its_end(counting):
+    estimate = counting.control.plan(shifted(counting), at=100_000_000).estimate
+    assert str(estimate).endswith("in 1 steps, not before time 100000000")
+
+
 def test_query_goes_on_after_what_was_refused(counting):
     counting.control.migrate(shifted(counting), "all_at_once").wait(120)
     counting.check()

@@ -1,6 +1,7 @@
 """Forecast: what a plan would cost, before anything moves.
 
 Bytes are those of its bins. Every step takes an epoch and its gap; the bytes take as long as they did lately on top.
+How long a plan takes that waits for a time to come, nobody knows: times come with data.
 Neighbours: meter.py has measured, control's `plan` shows it.
 """
 
@@ -11,22 +12,25 @@ from megaphone.control.controller import Migration
 from megaphone.control.meter import Reading
 from megaphone.control.pacing import stride
 from megaphone.control.plan import Estimate, Plan
+from megaphone.progress import BEGIN, Time
 
 
-def forecast(plan: Plan, meter: Reading) -> Plan:
-    """The plan, with an estimate."""
-    moves = plan.moves
+def forecast(plan: Plan, meter: Reading, now: Time = BEGIN) -> Plan:
+    """The plan, with an estimate; `now` is the time that the query has reached."""
+    moves, last = plan.moves, plan.last_time
     total = meter.bytes_of(moves)
     steps = sum(1 for _ in _strides(plan, meter, meter.weights(moves))) if plan.latency_target else len(plan.steps)
+    if last is not None and last > now:
+        return replace(plan, estimate=Estimate(steps, total, None, meter.measured(moves), last))
     waits = steps + plan.gap * max(0, steps - 1)
     seconds = waits * meter.step_s + total / meter.bytes_per_s
     return replace(plan, estimate=Estimate(steps, total, seconds, meter.measured(moves)))
 
 
-def left(migration: Migration, meter: Reading) -> Estimate:
+def left(migration: Migration, meter: Reading, now: Time = BEGIN) -> Estimate:
     """What is still to come of a migration."""
     rest = replace(migration.plan, steps=migration.plan.steps[migration.completed :])
-    estimate = forecast(rest, meter).estimate
+    estimate = forecast(rest, meter, now).estimate
     assert estimate is not None
     return estimate
 

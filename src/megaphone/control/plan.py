@@ -72,18 +72,24 @@ class Estimate:
     about 9.9 kB in 4 steps and 1.2 s
     >>> print(Estimate(steps=4, bytes=0, seconds=0.8, measured=0.0))
     an unknown number of bytes in 4 steps and 0.8 s
+    >>> print(Estimate(steps=1, bytes=9_876, seconds=None, measured=1.0, not_before=Time(40)))
+    about 9.9 kB in 1 steps, not before time 40
     """
 
     steps: int
     bytes: int
-    seconds: float
+    seconds: float | None
+    """None if a step waits for a time that is still to come: nobody knows when that is."""
     measured: float
     """The part of the bins whose size was measured; the others are assumed to be as large as those."""
+    not_before: Time | None = None
+    """The time that the last step waits for, if it is still to come."""
 
     def __str__(self) -> str:
         amount = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e5 else f"{self.bytes / 1e3:.1f} kB"
         size = f"about {amount}" if self.measured else "an unknown number of bytes"
-        return f"{size} in {self.steps} steps and {self.seconds:.1f} s"
+        end = f", not before time {self.not_before}" if self.seconds is None else f" and {self.seconds:.1f} s"
+        return f"{size} in {self.steps} steps{end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,11 @@ class Plan:
     def first_time(self) -> Time | None:
         """The first time that a step has, and so the earliest."""
         return next((step.time for step in self.steps if step.time is not None), None)
+
+    @property
+    def last_time(self) -> Time | None:
+        """The last time that a step has."""
+        return next((step.time for step in reversed(self.steps) if step.time is not None), None)
 
     @property
     def moves(self) -> tuple[Move, ...]:

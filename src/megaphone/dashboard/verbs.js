@@ -50,7 +50,13 @@ function left(one, waiting) {
   const moved = `${one.bins_moved} of ${one.bins} bins, ${size(one.bytes_moved)} moved`;
   if (one.ended_s !== null) return moved;
   const queue = waiting ? `; ${waiting} more waiting` : "";
+  if (one.seconds_left === null) return `${moved}; ${size(one.bytes_left)} left, ${notBefore(one)}${queue}`;
   return `${moved}; ${size(one.bytes_left)} and ${about(one.seconds_left)} left${queue}`;
+}
+
+/** Of what waits for a time to come, nobody knows how long it takes. */
+function notBefore(one) {
+  return `not before time ${one.not_before}`;
 }
 
 /** The form. What is started is what the dry run was about: whatever is changed takes the plan away. */
@@ -132,7 +138,7 @@ export class Wish {
       bins: count(plan.bins),
       steps: count(plan.steps),
       bytes: plan.bytes_measured ? `${plan.bytes_measured < 1 ? "~" : ""}${size(plan.bytes)}` : "unknown",
-      seconds: about(plan.seconds),
+      seconds: plan.seconds === null ? notBefore(plan) : about(plan.seconds),
     };
     for (const [name, text] of Object.entries(cells)) document.querySelector(`[data-plan=${name}]`).textContent = text;
     $("plan-title").textContent = `The plan: ${verb}, ${plan.strategy}`;

@@ -59,8 +59,7 @@ def status_lines(status: View) -> list[str]:
     lines.append(f"busiest worker: {status['imbalance']:.2f} times the mean; moved: {size(status['bytes_moved'])}")
     migration = status["migration"]
     if migration:
-        left = f"about {size(migration['bytes_left'])} and {migration['seconds_left']:.1f} s left"
-        lines.append(f"under way: {migration['text']}, {size(migration['bytes_moved'])} moved, {left}")
+        lines.append(f"under way: {migration['text']}, {size(migration['bytes_moved'])} moved, {left(migration)}")
     return lines
 
 
@@ -97,6 +96,14 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in (heads, *rows)]
+
+
+def left(migration: View) -> str:
+    """What is still to come of a migration."""
+    about = f"about {size(migration['bytes_left'])}"
+    if migration["seconds_left"] is None:
+        return f"{about} left, not before time {migration['not_before']}"
+    return f"{about} and {migration['seconds_left']:.1f} s left"
 
 
 def size(count: float) -> str:

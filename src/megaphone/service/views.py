@@ -29,7 +29,8 @@ def of_migration(migration: Migration | MigrationSummary, left: Estimate | None 
         "bytes_moved": migration.bytes_moved,
         "bytes_left": left.bytes if left else 0,
         "seconds": round(migration.duration_s, 3),
-        "seconds_left": round(left.seconds, 3) if left else 0.0,
+        "seconds_left": _seconds(left) if left else 0.0,
+        "not_before": left.not_before if left else None,
         "asked_s": migration.asked_s,
         "began_s": migration.began_s,
         "ended_s": migration.ended_s,
@@ -47,7 +48,8 @@ def of_plan(plan: Plan) -> View:
         "steps": estimate.steps if estimate else len(plan.steps),
         "bytes": estimate.bytes if estimate else None,
         "bytes_measured": estimate.measured if estimate else None,
-        "seconds": round(estimate.seconds, 3) if estimate else None,
+        "seconds": _seconds(estimate) if estimate else None,
+        "not_before": estimate.not_before if estimate else None,
         "text": str(plan),
         "plan": json.loads(plan.to_json()),
     }
@@ -110,3 +112,7 @@ def of_bins(bins: BinsStatus) -> View:
         "records_per_s": reading.rates.round(1).tolist(),
         "bytes": [size if known else None for size, known in sizes],
     }
+
+
+def _seconds(estimate: Estimate) -> float | None:
+    return None if estimate.seconds is None else round(estimate.seconds, 3)

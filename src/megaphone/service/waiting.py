@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from megaphone.service.client import Failed, Gone, NoSuchQuery, ask_for
 from megaphone.service.directory import Entry
-from megaphone.service.tables import size
+from megaphone.service.tables import left, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -65,8 +65,8 @@ def _advance(progress: "Progress", task: "TaskID", view: View) -> None:
 
 def _line(view: View, phase: bool = True) -> str:
     moved = f"{view['bins_moved']} of {view['bins']} bins, {size(view['bytes_moved'])}"
-    left = "" if view["ended_s"] else f", about {size(view['bytes_left'])} and {view['seconds_left']:.1f} s left"
-    return (f"{view['phase']}: " if phase else "") + moved + left
+    rest = "" if view["ended_s"] else f", {left(view)}"
+    return (f"{view['phase']}: " if phase else "") + moved + rest
 
 
 def _print_once(line: str, told: list[str]) -> None:

@@ -166,9 +166,9 @@ def _left(run: Run, migration: Migration | None) -> Any:
     if migration is None or migration.ended_s is not None:
         return None
     with run.lock:
-        reading = run.epochs.meter.reading
+        reading, now = run.epochs.meter.reading, run.epochs.now
     # Without the lock: a plan may have a million steps.
-    return left(migration, reading)
+    return left(migration, reading, now)
 
 
 def _target(target: Any) -> Any:
