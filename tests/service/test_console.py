@@ -196,9 +196,17 @@ def test_plan_is_saved_and_followed(capsys, serve, tmp_path):
     play = serve(Play(), WORDS)
     code, out, _ = run(capsys, "plan", "drain", "0", "--save", f"{tmp_path}/plan.json")
     assert (code, out.splitlines()[0]) == (0, "fluid: 4 bins in 4 steps")
-    assert play.asked[0] == ("/plan", {"query": "aaaa-1111", "verb": "drain", "who": "0"})
+    assert play.asked[0] == ("/plan", {"query": "aaaa-1111", "verb": "drain", "who": 0})
     assert run(capsys, "migrate", "--plan", f"{tmp_path}/plan.json")[0] == 0
     assert play.asked[1][1]["plan"] == json.loads(make_plan(HERE, THERE, "fluid").to_json())
+
+
+def test_what_is_said_beside_a_plan_is_sent_with_it(capsys, serve, tmp_path):
+    """And refused there, as anywhere: it was dropped."""
+    play = serve(Play(), WORDS)
+    (tmp_path / "plan").write_text("{}")
+    run(capsys, "migrate", "--plan", f"{tmp_path}/plan", "--strategy", "fluid", "--no-wait")
+    assert play.asked == [("/migrate", {"query": "aaaa-1111", "plan": {}, "strategy": "fluid"})]
 
 
 def test_migration_that_waits_for_a_time_promises_no_end():
@@ -209,7 +217,9 @@ def test_migration_that_waits_for_a_time_promises_no_end():
 def test_plan_that_cannot_be_read_is_one_sentence(capsys, serve, tmp_path):
     play = serve(Play(), WORDS)
     (tmp_path / "noise").write_text("{")
-    for path, reason in (("noise", "is not a plan: "), ("nowhere", "No such file or directory")):
+    (tmp_path / "twice").write_text('{"gap": 1, "gap": 2}')
+    told = {"noise": "is not a plan: ", "twice": "contains field `gap` twice", "nowhere": "No such file or directory"}
+    for path, reason in told.items():
         code, _, err = run(capsys, "migrate", "--plan", f"{tmp_path}/{path}")
         assert (code, reason in err, err.count("\n")) == (2, True, 1)
     assert play.asked == []
@@ -226,6 +236,14 @@ WRONG = [
     ["rebalance", "--by", "luck"],
     ["rebalance", "--latency-target", "soon"],
     ["rebalance", "--latency-target", "0"],
+    ["rebalance", "--latency-target", "9" * 400],
+    ["rescale", "--workers", "\u0663"],
+    ["rescale", "--workers", "1_0"],
+    ["rescale", "--workers", "9" * 5000],
+    ["rebalance", "--gap", "1.5"],
+    ["migrate", "--move", "3=1,3=0"],
+    ["migrate", "--move", "3=1,"],
+    ["migrate", "--to", "0, 1"],
     ["plan"],
     ["plan", "pause"],
     ["pause", "a", "b"],

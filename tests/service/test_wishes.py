@@ -11,13 +11,7 @@ from megaphone.service.wishes import Drain, DryRun, Migrate, Rebalance, Rescale,
 
 
 def test_what_was_said_is_read():
-    assert read(b'{"who": "host7", "latency_target": 1, "gap": 2}', Drain).pace == {
-        "strategy": None,
-        "batch": None,
-        "gap": 2,
-        "at": None,
-        "latency_target": 1.0,
-    }
+    assert read(b'{"who": "host7", "latency_target": 1, "gap": 2}', Drain).pace == {"gap": 2, "latency_target": 1.0}
     assert read(b'{"target": {"3": 1}}', Migrate).target == {3: 1}
     assert read(b'{"target": [0, 1]}', Migrate).target == [0, 1]
     assert read(b'{"verb": "drain", "who": 2}', DryRun).who == 2
@@ -46,6 +40,13 @@ def test_plan_comes_through_as_it_is():
         (b'{"plan": "by hand"}', Migrate),
         (b'{"verb": "pause"}', DryRun),
         (b'{"query": 1}', Wish),
+        (b'{"workers": 2, "workers": 3}', Rescale),
+        (b'{"workers": true}', Rescale),
+        (b'{"workers": 2.0}', Rescale),
+        (b'{"target": {"1": 0, "1": 1}}', Migrate),
+        (b'{"latency_target": NaN, "who": 1}', Drain),
+        (b'{"latency_target": 1e999, "who": 1}', Drain),
+        (b"[" * 100_000, Wish),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(body, kind):

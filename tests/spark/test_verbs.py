@@ -241,12 +241,26 @@ def test_what_is_refused_is_refused_alike_and_changes_nothing(counting, command,
     assert (counting.status.assignment, len(counting.get("/history"))) == before
 
 
+PLAN = {"megaphone_plan": 1, "bins": BINS, "steps": []}
+
 MALFORMED = {
     "no target": ("/migrate", {}, "a migration to where"),
     "unknown field": ("/drain", {"who": 1, "whom": 2}, "not what this takes: Object contains unknown field `whom`"),
     "missing field": ("/rescale", {}, "not what this takes: Object missing required field `workers`"),
     "wrong type": ("/rescale", {"workers": "two"}, "not what this takes: Expected `int`, got `str` - at `$.workers`"),
     "no plan": ("/migrate", {"plan": {"bins": 16}}, "not a plan of format 1"),
+    "true for a number": ("/rescale", {"workers": True}, "not what this takes: Expected `int`, got `bool`"),
+    "fraction": ("/rescale", {"workers": 2.0}, "not what this takes: Expected `int`, got `float`"),
+    "plan and target": ("/migrate", {"plan": PLAN, "target": [0]}, "a plan has no use for target; leave it out"),
+    "plan and strategy": ("/migrate", {"plan": PLAN, "strategy": "fluid"}, "a plan has no use for strategy"),
+    "plan with a word too many": ("/migrate", {"plan": {**PLAN, "tmie": 3}}, "malformed plan: Object contains unknown"),
+    "dry run with options of another": (
+        "/plan",
+        {"verb": "drain", "who": 1, "by": "load"},
+        "a drain has no use for by",
+    ),
+    "dry run with a target of another": ("/plan", {"verb": "rebalance", "target": [0]}, "a rebalance has no use for"),
+    "parameter of a verb": ("/pause?query=x", {}, "no parameter 'query' of POST /pause; it takes none"),
     "no path": ("/nowhere", {}, "nothing at '/nowhere'; choose one of /status"),
     "wrong method": ("/status", {}, "/status by POST; use GET"),
 }
@@ -257,6 +271,25 @@ def test_malformed_request_is_one_sentence(counting, malformed):
     path, wish, sentence = MALFORMED[malformed]
     with pytest.raises(Refused) as refused:
         counting.post(path, **wish)
+    assert str(refused.value).startswith(sentence)
+
+
+STRANGE = {
+    "letters": ("/timeline", {"since": "abc"}, "since='abc'; choose a whole number"),
+    "digits of elsewhere": ("/progress", {"since": "\u0663"}, "since='\u0663'; choose a whole number"),
+    "below any epoch": ("/timeline", {"since": -5}, "since=-5; choose -1 or more"),
+    "beyond any epoch": ("/progress", {"since": 10**30}, f"since={10**30}; choose -1 to"),
+    "fraction": ("/history", {"number": "1.0"}, "number='1.0'; choose a whole number"),
+    "unknown": ("/status", {"querry": "counts"}, "no parameter 'querry' of GET /status; choose query"),
+    "of another path": ("/metrics", {"query": "counts"}, "no parameter 'query' of GET /metrics; it takes none"),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_strange_parameter_is_refused(counting, strange):
+    path, options, sentence = STRANGE[strange]
+    with pytest.raises(Refused) as refused:
+        counting.get(path, **options)
     assert str(refused.value).startswith(sentence)
 
 

@@ -98,7 +98,8 @@ export class Wish {
   get #wish() {
     const { workers, by, who, strategy, target, batch, gap } = this.form.elements;
     const wanted = Number(workers.value);
-    const wish = { rescale: { workers: wanted }, rebalance: { by: by.value }, drain: { who: who.value } }[this.#verb];
+    const from = worker(who.value);
+    const wish = { rescale: { workers: wanted }, rebalance: { by: by.value }, drain: { who: from } }[this.#verb];
     if (strategy.value) wish.strategy = strategy.value;
     if (target.value) wish.latency_target = Number(target.value) / 1000;
     if (batch.value) wish.batch = Number(batch.value);
@@ -172,6 +173,11 @@ export class Wish {
       if (button.id === "ask" || !$("plan").hidden) button.disabled = false;
     }
   }
+}
+
+/** A worker by its number, or the host that it is not. */
+function worker(chosen) {
+  return /^[0-9]+$/.test(chosen) ? Number(chosen) : chosen;
 }
 
 /** Which workers give how many bins to which. */

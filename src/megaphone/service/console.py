@@ -13,10 +13,12 @@ from typing import Any
 
 import msgspec
 
+from megaphone.control.documents import Malformed, parse
 from megaphone.errors import MegaphoneError
 from megaphone.service import directory
 from megaphone.service.client import Failed, NoSuchQuery, Refused, ask_for
 from megaphone.service.directory import Entry, query_matches
+from megaphone.service.head import MAX_BODY
 from megaphone.service.page import page_address
 from megaphone.service.tables import history_lines, plan_lines, ps_lines, status_lines
 from megaphone.service.waiting import wait_for
@@ -107,7 +109,7 @@ def _move(arguments: argparse.Namespace) -> int:
     entry, query = find(arguments.query)
     wish = {"query": query, **_wish(arguments)}
     if getattr(arguments, "plan", None):
-        wish = {"query": query, "plan": _read_plan(arguments.plan)}
+        wish["plan"] = _read_plan(arguments.plan)
     migration = ask_for(entry, "POST", f"/{arguments.name}", wish)
     if not arguments.no_wait:
         migration = wait_for(entry, query, migration, quiet=arguments.json)
@@ -130,10 +132,14 @@ def _wish(arguments: argparse.Namespace) -> View:
 
 def _read_plan(path: Path) -> Any:
     try:
-        return msgspec.json.decode(path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(MAX_BODY + 1)
+        if len(content) > MAX_BODY:
+            raise Refused(f"{path} has more than {MAX_BODY} bytes; follow it from Python, with Plan.read")
+        return parse(content)
     except OSError as error:
         raise Refused(f"cannot read {path}: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except Malformed as error:
         raise Refused(f"{path} is not a plan: {error}") from None
 
 

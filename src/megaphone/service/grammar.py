@@ -5,9 +5,14 @@ Neighbours: cli.py parses with it, console.py does what was said.
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from megaphone.checks import latency_target, numeral, shown
+from megaphone.errors import PlanError
+
+T = TypeVar("T")
 Parsers = Any
 
 
@@ -33,11 +38,11 @@ def add_verbs(verbs: Parsers) -> None:
 def _add_moving(verbs: Parsers) -> list[argparse.ArgumentParser]:
     """The verbs that move bins, or would."""
     rescale = _verb(verbs, "rescale", "go on with another number of workers")
-    rescale.add_argument("--workers", type=int, required=True, metavar="N")
+    rescale.add_argument("--workers", type=_number, required=True, metavar="N")
     rebalance = _verb(verbs, "rebalance", "even the load, by moving the least state that will do")
     rebalance.add_argument("--by", choices=("load", "bins"), default="load", help="records a second, or bins")
     drain = _verb(verbs, "drain", "move every bin off a worker, or off all workers of a host")
-    drain.add_argument("who", metavar="WORKER|HOST", help="a worker's number, or the name of its host")
+    drain.add_argument("who", type=_who, metavar="WORKER|HOST", help="a worker's number, or the name of its host")
     migrate = _verb(verbs, "migrate", "move bins where you say")
     where = migrate.add_mutually_exclusive_group(required=True)
     where.add_argument("--move", type=_moves, metavar="BIN=WORKER,...", dest="target", help="some bins")
@@ -64,30 +69,53 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strategy", help="adaptive, all_at_once, batched, fluid or optimized")
-    parser.add_argument("--batch", type=int, metavar="BINS", help="bins in a step, for batched")
-    parser.add_argument("--gap", type=int, metavar="EPOCHS", help="epochs to wait between steps")
-    parser.add_argument("--at", type=int, metavar="TIME", help="the first step at this time, not at once")
+    parser.add_argument("--batch", type=_number, metavar="BINS", help="bins in a step, for batched")
+    parser.add_argument("--gap", type=_number, metavar="EPOCHS", help="epochs to wait between steps")
+    parser.add_argument("--at", type=_number, metavar="TIME", help="the first step at this time, not at once")
     parser.add_argument(
         "--latency-target", type=_seconds, metavar="SECONDS", help="as 0.5 or 500ms; steps as large as it allows"
     )
 
 
+def _number(text: str) -> int:
+    return _checked(numeral, text, "{}")
+
+
+def _who(text: str) -> int | str:
+    """A worker's number, or the name of a host."""
+    return _number(text) if re.fullmatch("-?[0-9]+", text) else text
+
+
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)?", text)
-    if found is None or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is no time; write it as 0.5 or 500ms")
-    return float(found[1]) / (1000 if found[2] == "ms" else 1)
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)?", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no time; write it as 0.5 or 500ms")
+    return _checked(latency_target, float(found[1]) / (1000 if found[2] == "ms" else 1))
 
 
 def _moves(text: str) -> dict[str, int]:
-    try:
-        return {str(int(bin)): int(worker) for bin, worker in (pair.split("=") for pair in text.split(","))}
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' are no moves; write them as 3=1,5=0") from None
+    found = re.fullmatch(r"[0-9]+=[0-9]+(,[0-9]+=[0-9]+)*", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} are no moves; write them as 3=1,5=0")
+    moves: dict[str, int] = {}
+    for pair in text.split(","):
+        bin, worker = map(_number, pair.split("="))
+        if str(bin) in moves:
+            fact = f"bin {bin} would go to workers {moves[str(bin)]} and {worker}"
+            raise argparse.ArgumentTypeError(f"{fact}; choose one")
+        moves[str(bin)] = worker
+    return moves
 
 
 def _owners(text: str) -> list[int]:
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} are no workers; write one for every bin, as 0,1,0,1")
+    return [_number(worker) for worker in text.split(",")]
+
+
+def _checked(check: Callable[..., T], *arguments: Any) -> T:
+    """What a check lets pass; its refusal in the form that the parser tells."""
     try:
-        return [int(worker) for worker in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' are no workers; write one for every bin, as 0,1,0,1") from None
+        return check(*arguments)
+    except PlanError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from megaphone.control.documents import Malformed, convert, parse
+
 
 class Wish(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What every verb takes: of which query, and how."""
@@ -25,20 +27,15 @@ class Paced(Wish, kw_only=True):
 
     strategy: str | None = None
     batch: int | None = None
-    gap: int = 0
+    gap: int | None = None
     at: int | None = None
     latency_target: float | None = None
 
     @property
     def pace(self) -> dict[str, Any]:
         """What the user's control takes besides what the verb is about."""
-        return {
-            "strategy": self.strategy,
-            "batch": self.batch,
-            "gap": self.gap,
-            "at": self.at,
-            "latency_target": self.latency_target,
-        }
+        names = ("strategy", "batch", "gap", "at", "latency_target")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class Rescale(Paced, kw_only=True):
@@ -82,6 +79,6 @@ W = TypeVar("W", bound=Wish)
 def read(body: bytes, kind: type[W]) -> W:
     """A wish of a kind; raises `ValueError` with one sentence for what is not one."""
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
+        return convert(parse(body or b"{}"), kind)
+    except Malformed as error:
         raise ValueError(f"not what this takes: {error}") from None

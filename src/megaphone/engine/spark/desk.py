@@ -6,11 +6,11 @@
 Neighbours: service/server.py receives, service/views.py puts the answers in form.
 """
 
-import json
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from megaphone.checks import numeral, shown, unused, whole
 from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.forecast import left
 from megaphone.control.plan import Plan
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from megaphone.engine.spark.control import Control
 
 LINES = "application/jsonl"
+
+OPTIONS = {
+    "/status": ("query",),
+    "/history": ("query", "number"),
+    "/bins": ("query",),
+    "/timeline": ("query", "since"),
+    "/progress": ("query", "since"),
+}
+"""What may be said in the address, by path."""
 
 
 class Desk:
@@ -61,6 +70,7 @@ class Desk:
         if route is None:
             raise self._no_route(request)
         try:
+            self._check_options(request)
             return route(request)
         except PlanError as error:
             raise Refusal(HTTPStatus.CONFLICT, str(error)) from error
@@ -77,8 +87,16 @@ class Desk:
         paths = " ".join(path for routes in self._routes.values() for path in routes)
         return Refusal(HTTPStatus.NOT_FOUND, f"nothing at '{request.path}'; choose one of {paths}")
 
+    def _check_options(self, request: Request) -> None:
+        """What a path does not know is not left out: who asks may mean something by it."""
+        known = OPTIONS.get(request.path, ()) if request.method == "GET" else ()
+        for name in request.options.keys() - set(known):
+            choice = f"choose {' or '.join(known)}" if known else "it takes none"
+            raise ValueError(f"no parameter {shown(name)} of {request.method} {request.path}; {choice}")
+
     def _status(self, request: Request) -> Answer:
-        runs = [self._run(wanted)] if (wanted := request.options.get("query")) else self._control.runs()
+        wanted = request.options.get("query")
+        runs = self._control.runs() if wanted is None else [self._run(wanted)]
         statuses = [(run, self._control.status_of(run)) for run in runs]
         return Answer.of([views.of_status(status, _left(run, status.migration)) for run, status in statuses])
 
@@ -86,8 +104,8 @@ class Desk:
         run = self._run(request.options.get("query"))
         with run.lock:
             history = run.epochs.controller.history
-        if number := request.options.get("number"):
-            history = [migration for migration in history if str(migration.number) == number]
+        if (number := _number(request, "number")) is not None:
+            history = [migration for migration in history if migration.number == number]
         # One at a time: the lock that opens an epoch is not held while all of them are looked at.
         return Answer.of([_view(run, migration) for migration in history])
 
@@ -98,15 +116,16 @@ class Desk:
         return Answer.of(views.of_bins(bins))
 
     def _timeline(self, request: Request) -> Answer:
-        since = int(request.options.get("since", "-1"))
-        return Answer.of(self._run(request.options.get("query")).timeline.since(since))
+        since = _number(request, "since")
+        timeline = self._run(request.options.get("query")).timeline
+        return Answer.of(timeline.since(-1 if since is None else since))
 
     def _metrics(self, request: Request) -> Answer:
         return Answer(encode_text(prometheus.exposition(self._control.status())), kind=prometheus.KIND)
 
     def _progress(self, request: Request) -> Answer:
-        since = int(request.options.get("since", "-1"))
-        lines = self._run(request.options.get("query")).chronicle.since(since)
+        since = _number(request, "since")
+        lines = self._run(request.options.get("query")).chronicle.since(-1 if since is None else since)
         return Answer(b"".join(encode_json(line) + b"\n" for line in lines), kind=LINES)
 
     def _plan(self, request: Request) -> Answer:
@@ -114,6 +133,8 @@ class Desk:
         what: Any = wish.verb
         if wish.verb == "migrate":
             what = _target(wish.target)
+        else:
+            unused(f"a {wish.verb}", {"target": wish.target})
         return Answer.of(
             views.of_plan(self._of(wish.query).plan(what, workers=wish.workers, who=wish.who, by=wish.by, **wish.pace))
         )
@@ -122,7 +143,8 @@ class Desk:
         wish = wishes.read(request.body, wishes.Migrate)
         control = self._of(wish.query)
         if wish.plan is not None:
-            return self._taken(control, control.migrate(Plan.from_json(json.dumps(wish.plan))))
+            unused("a plan", {"target": wish.target})
+            return self._taken(control, control.migrate(Plan.from_object(wish.plan), **wish.pace))
         return self._taken(control, control.migrate(_target(wish.target), **wish.pace))
 
     def _moving(
@@ -155,6 +177,15 @@ class Desk:
             names = " or ".join(run.query.name or run.query.id for run in runs)
             raise Refusal(HTTPStatus.CONFLICT, f"{len(runs)} queries run on control {name}; choose {names}")
         return runs[0]
+
+
+def _number(request: Request, name: str) -> int | None:
+    """A number that is said in the address, if it is."""
+    try:
+        said = request.options.get(name)
+        return None if said is None else whole(numeral(said, f"{name}={{}}"), f"{name}={{}}", -1)
+    except PlanError as error:
+        raise ValueError(str(error)) from None
 
 
 def _view(run: Run, migration: Migration | MigrationSummary) -> views.View:
