@@ -134,15 +134,19 @@ def test_scaler_lets_idle_workers_go(counting, follow):
 
 
 def test_refusal_is_told_and_harms_nothing(counting, follow, caplog, wait_until):
-    nowhere = Migrate(Assignment([9] * BINS), "off it goes")
+    nowhere, listed = Migrate(Assignment([9] * BINS), "off it goes"), Migrate([1] * BINS, "a list")
+    unlike = [Migrate(Assignment([0]), "too short"), Rescale(2.5, "half a worker")]
     with caplog.at_level(logging.WARNING, "megaphone"):
-        follower = follow(Wishing(Rescale(0, "nobody is needed"), nowhere, all_on(1)))
-        wait_until(lambda: len(follower.history) == 3, "three wishes")
-    first, second, third = follower.history
-    assert first.refusal == "0 workers asked for; choose 1 or more"
-    assert second.refusal.endswith("but there are 3 workers; choose 0 to 2")
-    assert [record.getMessage() for record in caplog.records] == [str(first), str(second)]
-    assert third.migration.wait(120).phase == "done"
+        follower = follow(Wishing(Rescale(0, "nobody is needed"), nowhere, listed, *unlike, all_on(1)))
+        wait_until(lambda: len(follower.history) == 6, "six wishes")
+    *refused, followed = follower.history
+    assert refused[0].refusal == "0 workers asked for; choose 1 or more"
+    assert refused[1].refusal.endswith("but there are 3 workers; choose 0 to 2")
+    assert refused[2].refusal == f"a wish to migrate to <list>; give an Assignment of {BINS} bins"
+    assert refused[3].refusal.endswith(f"; give an Assignment of {BINS} bins")
+    assert refused[4].refusal == "2.5 workers asked for; choose a whole number, 1 or more"
+    assert [record.getMessage() for record in caplog.records] == list(map(str, refused))
+    assert followed.migration.wait(120).phase == "done"
     assert set(counting.control.status()[0].assignment.owners.tolist()) == {1}
     counting.check()
 

@@ -10,7 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from megaphone.checks import positive, printable, shown
 from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import MOST, Policy, Wish
@@ -31,7 +33,13 @@ class Answer:
     refusal: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.policy}: {self.wish.reason}: {self.refusal or self.migration}"
+        return f"{self.policy}: {_reason(self.wish)}: {self.refusal or self.migration}"
+
+
+def _reason(wish: Any) -> str:
+    """Why something is wished, in a line; a policy may give anything."""
+    reason = getattr(wish, "reason", None)
+    return printable(reason) if isinstance(reason, str) else "no reason"
 
 
 def _without_plan(answer: Answer) -> Answer:
@@ -55,16 +63,17 @@ class Follower:
         """Start to look; the query may still be to come."""
         if not policies:
             raise PlanError("no policy to follow; give one or more")
-        if not 0 < every < threading.TIMEOUT_MAX:
-            raise PlanError(f"a look every {every} s; choose more than 0")
+        for policy in policies:
+            if not callable(getattr(policy, "decide", None)):
+                raise PlanError(f"a policy {shown(policy)}; give an object with a method decide(seen)")
         self._policies = policies
         self._observe = observe
         self._act = act
-        self._every = every
+        self._every = positive(every, "a look every {} s")
         self._answers: deque[Answer] = deque(maxlen=MOST)
         self._stopped = threading.Event()
         self._paused = threading.Event()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         """What ended it before its time: a policy that fails is not asked again."""
         self._thread = threading.Thread(target=self._look, daemon=True, name="megaphone-policies")
         self._thread.start()
@@ -102,9 +111,10 @@ class Follower:
                 begun = seen is not None
                 if seen is not None and not self._paused.is_set():
                     self._ask(seen)
-        except Exception as error:
+        # Also SystemExit, which would end the thread in silence.
+        except BaseException as error:
             self.error = error
-            LOGGER.exception("no policy is followed any more: %s", error)
+            LOGGER.exception("no policy is followed any more: %s %s", type(error).__name__, error)
 
     def _ask(self, seen: Observation) -> None:
         for policy in self._policies:
@@ -117,6 +127,8 @@ class Follower:
     def _follow(self, policy: str, wish: Wish, seen: Observation) -> Answer:
         asked = time.time()
         try:
+            if not isinstance(wish, Wish):
+                raise PlanError(f"a wish {shown(wish)}; give Migrate, Rescale or None")
             answer = Answer(policy, wish, asked, self._act(wish, seen))
             LOGGER.info("%s", answer)
         except PlanError as error:
