@@ -1,7 +1,7 @@
 """The hash that is fixed for ever: Spark's `xxhash64` (seed 42) of the key columns, computed over Arrow.
 
 The same key must fall in the same bin wherever it is hashed: by Spark's SQL engine, here, today and after a restart.
-Neighbours: the local engine and chained operators hash here, everything else in Spark.
+The local engine hashes here; in a query Spark does.
 """
 
 import numpy as np
@@ -27,6 +27,14 @@ _P1, _P2, _P3, _P4, _P5 = (
 
 Hashes = npt.NDArray[np.uint64]
 
+MOST_DIGITS_OF_A_LONG = 18
+"""Spark keeps a decimal with no more digits in a long."""
+
+_LONGS = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_time64)
+"""What Spark keeps in a long as Arrow does."""
+
+_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
 
 def hash_columns(columns: list[pa.Array]) -> npt.NDArray[np.int64]:
     """Spark's xxhash64 of each row.
@@ -43,6 +51,8 @@ def hash_columns(columns: list[pa.Array]) -> npt.NDArray[np.int64]:
 
 
 def _hash_column(column: pa.Array, seeds: Hashes) -> Hashes:
+    if not len(column) or column.null_count == len(column):
+        return seeds
     hashed = _hash_values(column, seeds)
     if column.null_count:
         # Spark leaves the hash as it was when a value is null.
@@ -52,7 +62,15 @@ def _hash_column(column: pa.Array, seeds: Hashes) -> Hashes:
 
 def _hash_values(column: pa.Array, seeds: Hashes) -> Hashes:
     kind = column.type
-    if pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
+    if pa.types.is_struct(kind):
+        for field in column.flatten():
+            seeds = _hash_column(field, seeds)
+        return seeds
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _hash_lists(column, seeds)
+    if pa.types.is_decimal128(kind):
+        return _hash_decimals(column, seeds)
+    if pa.types.is_int64(kind) or any(test(kind) for test in _LONGS):
         return _hash_long(_integers(column, pa.int64()).view(np.uint64), seeds)
     if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind):
         return _hash_int(_integers(column, pa.int32()).view(np.uint32), seeds)
@@ -60,9 +78,9 @@ def _hash_values(column: pa.Array, seeds: Hashes) -> Hashes:
         return _hash_long(_one_zero_one_nan(column).view(np.uint64), seeds)
     if pa.types.is_float32(kind):
         return _hash_int(_one_zero_one_nan(column).view(np.uint32), seeds)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
-        return _hash_bytes(column, seeds)
-    raise PlanError(f"a key of type {kind} cannot be hashed here; choose integers, strings, binary, dates or booleans")
+    if any(test(kind) for test in _BYTES):
+        return _hash_bytes(column.cast(pa.large_binary()).to_pylist(), seeds)
+    raise PlanError(f"a key of type {kind} cannot be hashed: Spark has no such type; cast it")
 
 
 def _integers(column: pa.Array, kind: pa.DataType) -> npt.NDArray[np.signedinteger]:
@@ -77,11 +95,34 @@ def _one_zero_one_nan(column: pa.Array) -> npt.NDArray[np.floating]:
     return np.where(np.isnan(values), values.dtype.type(np.nan), values)
 
 
-def _hash_bytes(column: pa.Array, seeds: Hashes) -> Hashes:
-    texts = column.cast(pa.large_binary()).to_pylist()
+def _hash_bytes(values: list[bytes | None], seeds: Hashes) -> Hashes:
     digest = xxhash.xxh64_intdigest
-    hashes = (digest(text or b"", seed) for text, seed in zip(texts, seeds.tolist(), strict=True))
-    return np.fromiter(hashes, np.uint64, len(texts))
+    hashes = (digest(value or b"", seed) for value, seed in zip(values, seeds.tolist(), strict=True))
+    return np.fromiter(hashes, np.uint64, len(values))
+
+
+def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
+    """As Spark: without their points, as longs if all that the type can hold are longs, else as Java's bytes."""
+    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset :][: 2 * len(column)].reshape(-1, 2)
+    if column.type.precision <= MOST_DIGITS_OF_A_LONG:
+        return _hash_long(np.ascontiguousarray(words[:, 0]).view(np.uint64), seeds)
+    low, high = words[:, 0].view(np.uint64).tolist(), words[:, 1].tolist()
+    return _hash_bytes([_bytes_of((first << 64) | second) for first, second in zip(high, low, strict=True)], seeds)
+
+
+def _bytes_of(number: int) -> bytes:
+    """A number as Java's BigInteger writes it: the highest byte first, and no more of them than it needs."""
+    return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _hash_lists(column: pa.Array, seeds: Hashes) -> Hashes:
+    """Element by element, each hashed with what came out for the one before it."""
+    seeds, offsets = seeds.copy(), column.offsets.to_numpy()
+    starts, sizes = offsets[:-1], np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
+    for place in range(sizes.max()):
+        longer = np.flatnonzero(sizes > place)
+        seeds[longer] = _hash_column(column.values.take(pa.array(starts[longer] + place)), seeds[longer])
+    return seeds
 
 
 def _rotate(values: Hashes, bits: int) -> Hashes:
