@@ -5,6 +5,7 @@ half-way because it goes on meanwhile, and a traceback where a sentence would do
 """
 
 import datetime
+import math
 import sys
 import threading
 from collections import Counter
@@ -48,6 +49,7 @@ def tally(records, states, notificator):
 COUNT = key_operator("count", INPUT, count, NOTHING)
 REMEMBER = bin_operator("remember", [INPUT], remember, NOTHING, dict)
 TALLY = bin_operator("tally", [INPUT], tally, NOTHING, lambda: np.zeros(2, np.int64))
+KEYS = {"one": ("at",), "three": ("x", "in", "at")}
 TIMELY = key_operator("timely", TIMED, count, NOTHING)
 
 
@@ -182,6 +184,29 @@ def test_contents_are_those_of_the_hosts(stored_query, parts):
     tallies = [state for (name, _), state in found.items() if name == "tally"]
     assert sum(int(state.strip("[]").split(",")[1]) for state in tallies) == 4 * len(WORDS)
     assert found["remember", "to"] == '[{"word":"to"},4]'
+
+
+def test_keys_are_shown_as_folds_see_them_not_as_their_states_are_found(stored_query):
+    kinds = [
+        ("x", pa.float64()),
+        ("at", pa.timestamp("us", "Europe/Berlin")),
+        ("in", pa.list_(pa.timestamp("us", "UTC"))),
+    ]
+    one, three = (key_operator(name, Input(pa.schema(kinds), keys), count, NOTHING) for name, keys in KEYS.items())
+    query = stored_query(one, three)
+    # Two o'clock, twice on that day.
+    query.run([(math.nan, start * 3_600_000_000, [None, 0]) for start in (480_552, 480_553)], [(-0.0, None, None)])
+    query.snapshot("one", 0, *range(0, 8, 2))
+    assert read(query.checkpoint, "one") == {
+        ("one", "2024-10-27T02:00:00+02:00"): "1",
+        ("one", "2024-10-27T02:00:00+01:00"): "1",
+        ("one", "null"): "1",
+    }
+    assert {key for _, key in read(query.checkpoint, "three")} == {
+        '{"x":"NaN","in":[null,"1970-01-01T00:00:00+00:00"],"at":"2024-10-27T02:00:00+02:00"}',
+        '{"x":"NaN","in":[null,"1970-01-01T00:00:00+00:00"],"at":"2024-10-27T02:00:00+01:00"}',
+        '{"x":0.0,"in":null,"at":null}',
+    }
 
 
 def test_contents_leave_out_what_was_not_committed(stored_query):

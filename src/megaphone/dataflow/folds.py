@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.joint import Joint, is_joint
+from megaphone.dataflow.keys import identified, key_of
 from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.row import make_row
 from megaphone.dataflow.rows import (
@@ -31,6 +32,8 @@ from megaphone.dataflow.rows import (
 from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.errors import FoldError, PlanError
 from megaphone.progress import END, Frontier, Time
+
+AnyFold = Callable[..., Any]
 
 Applied = tuple[pa.RecordBatch, tuple[Records, ...]]
 
@@ -130,7 +133,10 @@ class _RowFold(_Base):
 
 @dataclass(frozen=True, slots=True)
 class KeyFold(_RowFold):
-    """`fold(key, val, state) -> (state, outputs)`; a state of None removes the key."""
+    """`fold(key, val, state) -> (state, outputs)`; a state of None removes the key.
+
+    In a bin's state each key's own is kept under the key's identity.
+    """
 
     keys: tuple[str, ...]
     fold: Callable[[Any, Any, Any], tuple[Any, Iterable[Any]]]
@@ -146,7 +152,8 @@ class KeyFold(_RowFold):
         """Fold record by record."""
         (records,) = due
         rest = [name for name in records.data.schema.names if name not in self.keys]
-        keys = columns_to_values(records.data.select(list(self.keys)))
+        identities, keys = identified(records.data.select(list(self.keys)))
+        fold = self.fold if identities is keys else _by_key(self.fold, keys)
         values = columns_to_values(records.data.select(rest))
         outputs: list[Any] = []
         watch.begin_laps()
@@ -155,17 +162,21 @@ class KeyFold(_RowFold):
             entries = states[bin]
             for row in range(start, stop):
                 try:
-                    self._step(entries, keys[row], values[row], outputs)
+                    self._step(fold, entries, identities[row], values[row], outputs)
                 except Exception as error:
                     raise self._failed(f"bin {bin} at time {records.times[row]}", worker) from error
             watch.lap(bin)
         return self._applied(outputs, (), worker)
 
-    def _step(self, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
+    def key_of(self, identity: Any) -> Any:
+        """The key that a bin's state has under an identity."""
+        return key_of(identity, pa.schema([self.inputs[0].field(name) for name in self.keys]))
+
+    def _step(self, fold: AnyFold, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
         before = entries.get(key)
         if before is None and self.first is not None:
             before = self.first()
-        state, out = self.fold(key, value, before)
+        state, out = fold(key, value, before)
         if state is None:
             entries.pop(key, None)
         else:
@@ -350,9 +361,6 @@ class VectorNotificator:
         self.later.extend(records)
 
 
-AnyFold = Callable[..., Any]
-
-
 @overload
 def vectorised(fold: AnyFold, *, ordered: bool = ...) -> AnyFold: ...
 @overload
@@ -394,6 +402,12 @@ def is_ordered(fold: AnyFold) -> bool:
 def is_vectorised(fold: Callable[..., Any]) -> bool:
     """Was this fold marked with `vectorised`?"""
     return getattr(fold, "__megaphone_vectorised__", False)
+
+
+def _by_key(fold: AnyFold, keys: list[Any]) -> AnyFold:
+    """The fold, to be called for each record in order with the identity of its key; it is given the key itself."""
+    following = iter(keys)
+    return lambda _, value, state: fold(next(following), value, state)
 
 
 def _span(due: tuple[Records, ...]) -> str:

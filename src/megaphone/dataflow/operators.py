@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from megaphone.dataflow.exchange import BIN, HASH, TIME
 from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_ordered, is_vectorised
+from megaphone.dataflow.keys import check_keys
 from megaphone.dataflow.records import Times
 from megaphone.dataflow.rows import refuse_twins
 from megaphone.errors import PlanError
@@ -36,6 +37,7 @@ class Input:
         for name in self.keys:
             if name not in self.schema.names:
                 raise PlanError(f"no key column '{name}'; the input has {', '.join(self.schema.names)}")
+        check_keys(self.schema, self.keys)
         if self.time is not None and self.time not in self.schema.names:
             raise PlanError(f"no time column '{self.time}'; the input has {', '.join(self.schema.names)}")
         for name in (BIN, HASH, TIME):
@@ -103,6 +105,13 @@ class OperatorSpec:
         if input.time is None:
             return "epoch"
         return "microsecond" if pa.types.is_timestamp(input.schema.field(input.time).type) else "number"
+
+
+def check_alike(name: str, inputs: Sequence[Input]) -> None:
+    """Refuse inputs whose keys are of different types: equal ones would have different hashes."""
+    kinds = [", ".join(str(input.schema.field(key).type) for key in input.keys) for input in inputs]
+    if len(set(kinds)) > 1:
+        raise PlanError(f"operator {name} has inputs keyed by {' and by '.join(kinds)}; cast one of them")
 
 
 def key_operator(

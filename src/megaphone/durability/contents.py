@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.folds import Fold, KeyFold
 from megaphone.durability.inspection import View, last_planned, look, missing
 from megaphone.durability.recovery import Recovered, Request, read_spec, recover_bins
 from megaphone.durability.store import Store
@@ -63,7 +64,7 @@ def contents(share: Share) -> Iterator[Entry]:
     recovered = _recover(share)
     for bin in share.bins:
         state = recovered.host.states.get(BinId(bin))
-        for key, value in _entries(state):
+        for key, value in _entries(recovered.host.fold, state):
             yield share.name, bin, key, text_of(value)
 
 
@@ -129,8 +130,9 @@ def _check_at_rest(store: Store, share: Share) -> None:
         )
 
 
-def _entries(state: Any) -> Iterator[tuple[str | None, Any]]:
+def _entries(fold: Fold, state: Any) -> Iterator[tuple[str | None, Any]]:
     if isinstance(state, dict):
-        yield from ((text_of(key), value) for key, value in state.items())
+        key_of = fold.key_of if isinstance(fold, KeyFold) else lambda key: key
+        yield from ((text_of(key_of(key)), value) for key, value in state.items())
     elif state is not None:
         yield None, state

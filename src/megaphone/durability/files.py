@@ -23,7 +23,7 @@ import xxhash
 
 from megaphone.errors import CheckpointError
 
-VERSION = 2
+VERSION = 3
 """Of every file here. A reader refuses what it does not know."""
 
 BLOCK = 64

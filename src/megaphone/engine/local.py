@@ -17,7 +17,7 @@ from megaphone.control.plan import Plan
 from megaphone.dataflow.exchange import decode, encode
 from megaphone.dataflow.hashing import hash_columns
 from megaphone.dataflow.hosting import Host
-from megaphone.dataflow.operators import OperatorSpec
+from megaphone.dataflow.operators import OperatorSpec, check_alike
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.routing import address
 from megaphone.dataflow.rows import columns_to_rows, rows_to_batch
@@ -40,6 +40,7 @@ class LocalEngine:
 
     def __init__(self, spec: OperatorSpec, workers: int, bins: int) -> None:
         """Start with bins dealt round."""
+        check_alike(spec.name, spec.inputs)
         self.spec = spec
         self.bins = Bins.of_count(bins)
         bins = self.bins.count
