@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from megaphone.dataflow.records import Records
     from megaphone.engine.local import LocalEngine
     from megaphone.engine.spark.control import Control
-    from megaphone.engine.spark.operators import Bits, binary, state_machine, unary
+    from megaphone.engine.spark.exchanges import Bits
+    from megaphone.engine.spark.operators import binary, state_machine, unary
     from megaphone.engine.spark.reader import read_state
     from megaphone.engine.spark.session import tuned
     from megaphone.errors import CheckpointError, FoldError, MegaphoneError, PlanError, ProtocolError, WorkerLost
@@ -47,7 +48,8 @@ _HOMES = {
     "dataflow.records": ("Records",),
     "engine.local": ("LocalEngine",),
     "engine.spark.control": ("Control",),
-    "engine.spark.operators": ("Bits", "binary", "state_machine", "unary"),
+    "engine.spark.exchanges": ("Bits",),
+    "engine.spark.operators": ("binary", "state_machine", "unary"),
     "engine.spark.reader": ("read_state",),
     "engine.spark.session": ("tuned",),
     "service.status": ("Status",),

@@ -55,6 +55,10 @@ MISTAKES = {
         lambda c, f: megaphone.binary(c, f, f, "k", "nope", per_bin, OUT),
         "no key column 'nope'; the input has k, t, word",
     ),
+    "no exchange": (
+        lambda c, f: megaphone.unary(c, f, [], per_bin, OUT),
+        "an exchange without columns; name at least one",
+    ),
     "no such time": (
         lambda c, f: megaphone.unary(c, f, "k", per_bin, OUT, time="at"),
         "no time column 'at'; the input has k, t, word",

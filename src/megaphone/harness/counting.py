@@ -135,7 +135,8 @@ def _migrateable(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple
     from pyspark.sql import functions as sf
 
     from megaphone.engine.spark.control import Control
-    from megaphone.engine.spark.operators import Bits, unary
+    from megaphone.engine.spark.exchanges import Bits
+    from megaphone.engine.spark.operators import unary
 
     bins, keys = parameters["bins"], source(spark, parameters)
     control = Control(spark, parameters["workers"], bins, snapshot_share=parameters["snapshot_share"])
@@ -152,7 +153,8 @@ def _native(spark: "SparkSession", parameters: Mapping[str, Any]) -> "tuple[Data
     from pyspark.sql import functions as sf
 
     from megaphone.engine.spark.control import Control
-    from megaphone.engine.spark.operators import Bits, native
+    from megaphone.engine.spark.exchanges import Bits
+    from megaphone.engine.spark.operators import native
 
     workers, keys = parameters["workers"], source(spark, parameters)
     # Nobody looks at its bins, but a control has some.

@@ -5,16 +5,16 @@ sink after it.  Neighbours: task.py is what runs.  Paper: the operator interface
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import cloudpickle
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampNTZType, TimestampType
 
 from megaphone import checks
 from megaphone.control.epochs import check_clocks
@@ -24,23 +24,13 @@ from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_
 from megaphone.durability.manifest import shape_of
 from megaphone.engine.spark.control import Control
 from megaphone.engine.spark.coordinator import Coordinator
+from megaphone.engine.spark.exchanges import Exchange, check_keys_of, column_of, hashes, names_of
 from megaphone.engine.spark.host import hoster
 from megaphone.engine.spark.router import router
 from megaphone.engine.spark.run import PickledSpec
 from megaphone.engine.spark.source import FORMAT, ControlSource
 from megaphone.engine.spark.task import Binding, marks
 from megaphone.errors import PlanError
-
-
-@dataclass(frozen=True, slots=True)
-class Bits:
-    """An exchange value of the user's own making: a record's bin is the top bits of this 64-bit integer."""
-
-    column: Column
-
-
-Exchange = str | Sequence[str] | Column | Bits
-"""What a record's bin comes from: key columns or an expression, hashed by Spark's xxhash64, or bits as they are."""
 
 Lateness = int | timedelta
 """In the unit of the time column; for a timestamp, microseconds or a timedelta."""
@@ -65,7 +55,7 @@ def state_machine(
     None removes it. With `vectorised`, fold is `fold(records, states, notificator)` as for `unary`. `key` names the key
     columns when the exchange is an expression.
     """
-    names = _names(exchange) if key is None else _names(key)
+    names = names_of(exchange) if key is None else names_of(key)
     if not names:
         raise PlanError("a state machine keyed by an expression needs key=, the columns that are the key")
     spec = key_operator(
@@ -75,6 +65,7 @@ def state_machine(
         _schema(control, _struct(output)),
         state,
     )
+    check_keys_of(input, names)
     return _build(control, spec, _struct(output), [input], [exchange])
 
 
@@ -95,7 +86,7 @@ def unary(
     `data` is the list of rows at that time, `state` what `state()` made for the bin, to be changed in place, and
     `notificator.notify_at(time, row)` presents a row again in the future.
     """
-    one = _input(control, input, _names(exchange), time, lateness)
+    one = _input(control, input, names_of(exchange), time, lateness)
     spec = bin_operator(_name(control, name), [one], fold, _schema(control, _struct(output)), state)
     return _build(control, spec, _struct(output), [input], [exchange])
 
@@ -116,12 +107,13 @@ def binary(
 ) -> DataFrame:
     """Two inputs, one state per bin: `fold(time, data1, data2, state, notificator1, notificator2) -> outputs`.
 
-    Both inputs of a bin are on one worker and move together.
+    Both inputs of a bin are on one worker and move together. Exchange columns of different types are hashed as the type
+    that Spark's join would compare them as.
     """
     times = time if isinstance(time, tuple) else (time, time)
     late = lateness if isinstance(lateness, tuple) else (lateness, lateness)
     inputs = [
-        _input(control, frame, _names(exchange), at, by)
+        _input(control, frame, names_of(exchange), at, by)
         for frame, exchange, at, by in zip((input1, input2), (exchange1, exchange2), times, late, strict=True)
     ]
     spec = bin_operator(_name(control, name), inputs, fold, _schema(control, _struct(output)), state)
@@ -140,7 +132,7 @@ def native(
     name: str | None = None,
 ) -> DataFrame:
     """An operator whose state never moves, to be measured against: each worker has its own `logic()`, and no bins."""
-    read = [_input(control, frame, _names(key), time, lateness) for frame, key in zip(inputs, exchanges, strict=True)]
+    read = [_input(control, frame, names_of(key), time, lateness) for frame, key in zip(inputs, exchanges, strict=True)]
     name, schema = _name(control, name), _schema(control, _struct(output))
     fold = NativeFold(name, tuple(input.schema for input in read), schema, logic)
     spec = OperatorSpec(name, tuple(read), fold, control.workers)
@@ -152,12 +144,13 @@ def _build(
 ) -> DataFrame:
     """F on each input, the exchange, S."""
     _check_clock(control, spec, frames)
-    shape = shape_of(spec, tuple(map(_told, exchanges)))
+    hashed = hashes(frames, exchanges)
+    shape = shape_of(spec, tuple(hash.told for hash in hashed))
     control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs), shape, spec.unit)
     binding = _binding(control, spec, frames)
     routed: DataFrame | None = None
-    for number, (frame, exchange) in enumerate(zip(frames, exchanges, strict=True)):
-        part = _hashed(frame, spec.inputs[number], exchange).mapInArrow(router(binding, number), DDL)
+    for number, (frame, hash) in enumerate(zip(frames, hashed, strict=True)):
+        part = _columns(frame, spec.inputs[number], hash.value).mapInArrow(router(binding, number), DDL)
         routed = part if routed is None else routed.union(part)
     assert routed is not None
     if any(frame.isStreaming for frame in frames):
@@ -182,36 +175,14 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
     )
 
 
-def _hashed(frame: DataFrame, input: Input, exchange: Exchange) -> DataFrame:
+def _columns(frame: DataFrame, input: Input, hash: Column) -> DataFrame:
     """The user's columns, the 64-bit value the bin comes from, and the time if a column has it, but not as it is."""
     # By position, since `mapInArrow` cannot read a name with a dot or a backtick.
-    columns = [_column(name).alias(f"_column{place}") for place, name in enumerate(input.schema.names)]
-    extra = [_value(exchange, input).cast("long").alias(HASH)]
+    columns = [column_of(name).alias(f"_column{place}") for place, name in enumerate(input.schema.names)]
+    extra = [hash.cast("long").alias(HASH)]
     if input.time is not None and input.clock is None:
-        extra.append(_micros(_column(input.time), frame.schema[input.time].dataType).alias(TIME))
+        extra.append(_micros(column_of(input.time), frame.schema[input.time].dataType).alias(TIME))
     return frame.select(*columns, *extra)
-
-
-def _value(exchange: Exchange, input: Input) -> Column:
-    if isinstance(exchange, Bits):
-        return exchange.column
-    if isinstance(exchange, Column):
-        return sf.xxhash64(exchange)
-    names = _names(exchange)
-    return sf.xxhash64(*(_column(name) if name in input.schema.names else sf.col(name) for name in names))
-
-
-def _column(name: str) -> Column:
-    """A column by its very name: dots, spaces and backticks are part of it."""
-    escaped = name.replace("`", "``")
-    return sf.col(f"`{escaped}`")
-
-
-def _told(exchange: Exchange) -> str:
-    """What records are hashed by, for people."""
-    if isinstance(exchange, Bits):
-        return f"the bits of {_told(exchange.column)}"
-    return str(exchange)[len("Column<'") : -len("'>")] if isinstance(exchange, Column) else ", ".join(_names(exchange))
 
 
 def _micros(time: Column, kind: DataType) -> Column:
@@ -255,12 +226,6 @@ def _input(control: Control, frame: DataFrame, keys: tuple[str, ...], time: str 
     return Input(_schema(control, frame.schema), keys, time, late)
 
 
-def _names(exchange: Exchange) -> tuple[str, ...]:
-    if isinstance(exchange, (Column, Bits)):
-        return ()
-    return (exchange,) if isinstance(exchange, str) else tuple(exchange)
-
-
 def _struct(output: str | StructType) -> StructType:
     struct = output if isinstance(output, StructType) else StructType.fromDDL(output)
     if not isinstance(struct, StructType):
@@ -270,7 +235,18 @@ def _struct(output: str | StructType) -> StructType:
 
 def _schema(control: Control, struct: StructType) -> pa.Schema:
     """Columns as Spark hands them to Python: timestamps in the session's time zone."""
-    return to_arrow_schema(struct, timezone=control.spark.conf.get("spark.sql.session.timeZone"))
+    zone = control.spark.conf.get("spark.sql.session.timeZone")
+    return pa.schema([_field(field, zone) for field in struct])
+
+
+def _field(field: StructField, zone: str | None) -> pa.Field:
+    try:
+        return to_arrow_schema(StructType([field]), timezone=zone).field(0)
+    except PySparkTypeError as error:
+        raise PlanError(
+            f"column '{field.name}' is of type {field.dataType.simpleString()}, which Python cannot read; cast it, or "
+            "leave it out before the operator"
+        ) from error
 
 
 def _transport(control: Control) -> str:
