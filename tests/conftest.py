@@ -1,6 +1,8 @@
 """A query whose checkpoint is real, and nothing else of it: no Spark, no processes."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,25 @@ class StoredQuery:
 def stored_query(tmp_path: Path) -> Callable[..., StoredQuery]:
     """Begin a query, by default in a checkpoint of its own."""
     return lambda *specs, **options: StoredQuery(options.pop("checkpoint", tmp_path / "checkpoint"), *specs, **options)
+
+
+STRANGER = 65534
+"""A uid, and a gid, under which nobody has files of his own."""
+
+
+@pytest.fixture(scope="session")
+def as_stranger() -> Callable[..., str]:
+    """Run some lines of Python as another user, of a group if one is given; what they print."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as somebody else")
+
+    def run(lines: str, *arguments: str, group: int = STRANGER) -> str:
+        # Imported before: the interpreter may be where only root can read.
+        become = f"import os, socket, stat, sys; os.setgroups([]); os.setgid({group}); os.setuid({STRANGER})\n"
+        command = [sys.executable, "-c", become + lines, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
+
+    return run
 
 
 LONGEST = (

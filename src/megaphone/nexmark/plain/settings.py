@@ -1,6 +1,7 @@
 """The session that a tuned job of Spark's own operators would run in, on two cores.
 
-What makes an epoch short helps both, so it is what `megaphone.tuned` sets; the rest is for Spark's state stores.
+What makes an epoch short helps both, so it is what `megaphone.tuned` sets whatever the master is; the rest is for
+Spark's state stores.
 Neighbours: engine/spark/session.py.
 """
 

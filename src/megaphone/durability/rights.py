@@ -1,0 +1,113 @@
+"""Rights: who besides this user can change what is in a folder of a local file system.
+
+What is read from a checkpoint is unpickled, so whoever can put a file there can run code as its reader. Judged is the
+folder that links lead to and every folder above it, since one that can be renamed can be replaced. This user and root
+are trusted; what a group may do is the user's choice. A file system is not judged whose rights are not those that
+decide: its own program does (FUSE), or a server (SMB), or there are none to look at, as in an object store.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from megaphone.checks import printable
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+
+def fault_of_folder(folder: str, base: str | None = None) -> str | None:
+    """Who else could change what is in a folder; None if nobody could.
+
+    A folder that everybody can write to is no fault where nobody can rename what belongs to others, as in /tmp: but for
+    `base`, what is below it, and the folder itself, if a base is given.
+    """
+    rightless = _rightless()
+    for path, seen, inside in _way(folder, base):
+        if seen.st_dev not in rightless and (fault := _fault(path, seen, sticky=not inside)):
+            return fault
+    return None
+
+
+def fault_of_file(file: str) -> str | None:
+    """Who else could change a file in a folder that is not at fault; None if nobody could."""
+    seen = Path(file).stat()
+    if seen.st_dev in _rightless():
+        return None
+    # The mode of a file that nobody else can reach is what the umask has left of it.
+    reachable = Path(file).parent.stat().st_mode & stat.S_IXOTH
+    return _fault(Path(file), seen, sticky=False, writable=bool(reachable))
+
+
+def remarks_on(folder: str, base: str | None = None) -> Iterator[str]:
+    """What the user should know of a folder that is not at fault."""
+    rightless = _rightless()
+    for path, seen, inside in _way(folder, base):
+        if seen.st_dev in rightless:
+            yield f"what the file system of {_shown(path)} shows of rights decides nothing, and is not looked at"
+            return
+        if seen.st_mode & stat.S_IWGRP and (inside or not seen.st_mode & stat.S_ISVTX):
+            yield f"group {seen.st_gid} can write to {_shown(path)}"
+            return
+
+
+def _way(folder: str, base: str | None) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """The folders from the root to one, as far as they are there, and whether each is part of what is judged."""
+    # Not Path.resolve, which raises an error of its own for links that go in circles.
+    real = Path(os.path.realpath(folder))
+    within = None if base is None else Path(os.path.realpath(base))
+    for path in (*reversed(real.parents), real):
+        try:
+            seen = path.stat()
+        except OSError:
+            return
+        yield path, seen, within is not None and (path == real or path.is_relative_to(within))
+
+
+def _fault(path: Path, seen: os.stat_result, sticky: bool, writable: bool = True) -> str | None:
+    """What is wrong with a file or folder; with `sticky`, not what the bit of that name makes harmless."""
+    if seen.st_uid not in (os.geteuid(), 0):
+        return f"{_shown(path)} belongs to uid {seen.st_uid}, who is neither this user ({os.geteuid()}) nor root"
+    if writable and seen.st_mode & stat.S_IWOTH and not (sticky and seen.st_mode & stat.S_ISVTX):
+        return f"{_shown(path)}, which belongs to uid {seen.st_uid}, can be written to by everybody"
+    return None
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path))
+
+
+def _rightless() -> frozenset[int]:
+    """The devices where rights decide nothing."""
+    try:
+        return rightless(MOUNTS.read_text(errors="replace"))
+    except OSError:
+        return frozenset()
+
+
+def rightless(mounts: str) -> frozenset[int]:
+    """The devices among mounts, as Linux lists them, where the owners and modes that are shown decide nothing.
+
+    A mount of somebody else's is not one of them: what he decides there is not to be relied on.
+
+    >>> fuse = "36 25 0:57 / /mnt/bucket rw,nosuid shared:7 - fuse.bucket bucket rw,user_id=0,group_id=0,allow_other"
+    >>> rightless(fuse) == {os.makedev(0, 57)}, rightless(f"{fuse},default_permissions")
+    (True, frozenset())
+    """
+    found = set()
+    for line in mounts.splitlines():
+        head, _, tail = line.partition(" - ")
+        kind, _, about = tail.partition(" ")
+        options = about.split(" ")[-1].split(",")
+        if _decides_elsewhere(kind, options):
+            major, minor = head.split(" ")[2].split(":")
+            found.add(os.makedev(int(major), int(minor)))
+    return frozenset(found)
+
+
+def _decides_elsewhere(kind: str, options: list[str]) -> bool:
+    if re.fullmatch(r"fuse(blk|\..*)?", kind):
+        owners = {f"user_id={uid}" for uid in (os.geteuid(), 0)}
+        return "default_permissions" not in options and not owners.isdisjoint(options)
+    return kind in ("cifs", "smb3") and "noperm" in options
