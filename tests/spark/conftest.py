@@ -93,7 +93,8 @@ class Running:
         self.by_epoch: dict[int, list[Any]] = {}
         self._checkpoint = checkpoint
         writer = frame.writeStream.foreachBatch(self._sink).option("checkpointLocation", str(checkpoint))
-        self.query = writer.trigger(**options).start() if options else writer.start()
+        self.writer = writer.trigger(**options) if options else writer
+        self.query = self.writer.start()
 
     def _sink(self, frame: DataFrame, epoch: int) -> None:
         self.by_epoch[epoch] = frame.collect()

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
 import megaphone
+from megaphone.durability.trust import SWITCH
 
 BINS = 16
 ROWS = [[(f"w{n % 7}", n % 3, 1.5) for n in range(epoch, epoch + 40)] for epoch in range(6)]
@@ -144,3 +145,31 @@ def test_query_that_rests_is_read_and_one_that_goes_on_is_refused(spark, feed, s
         state.collect()
     state = megaphone.read_state(spark, running._checkpoint, "words")
     assert sum(int(row.state) for row in state.collect()) == 2 * len(ROWS[0])
+
+
+def test_checkpoint_that_everybody_can_write_to_is_read_and_gone_on_from_only_if_it_is_trusted(spark, feed, start):
+    control = megaphone.Control(spark, workers=1, bins=2)
+    source = feed("word string, n long")
+    running = start(megaphone.state_machine(control, source.frame, "word", last_and_count, "out long"))
+    checkpoint = running._checkpoint
+    source.send([("a", 1)])
+    running.settle()
+    running.query.stop()
+    checkpoint.chmod(0o777)
+    state = spark.read.format("megaphone-state").load(str(checkpoint))
+    refused = r"checkpoint0, which belongs to uid \d+, can be written to by everybody"
+
+    def go_on():
+        query = running.query = running.writer.start()
+        source.send([("a", 2)])
+        query.processAllAvailable()
+
+    for use in (state.collect, lambda: megaphone.read_state(spark, checkpoint), go_on):
+        with pytest.raises((PySparkException, megaphone.CheckpointError), match=refused):
+            use()
+    spark.conf.set(SWITCH, "true")
+    try:
+        assert state.count() == megaphone.read_state(spark, checkpoint).count() == 1
+        go_on()
+    finally:
+        spark.conf.unset(SWITCH)

@@ -6,7 +6,7 @@ Neighbours: inspection.py finds the bins, recovery.py recovers them, text.py wri
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +59,9 @@ def shares(checkpoint: str, operator: str | None = None, parts: int = 8) -> list
     ]
 
 
-def contents(share: Share) -> Iterator[Entry]:
-    """Every key and its state in some bins."""
-    recovered = _recover(share)
+def contents(share: Share, trusted: bool = False) -> Iterator[Entry]:
+    """Every key and its state in some bins; of a checkpoint that others could have changed only if it is `trusted`."""
+    recovered = _recover(share, trusted)
     for bin in share.bins:
         state = recovered.host.states.get(BinId(bin))
         for key, value in _entries(recovered.host.fold, state):
@@ -99,8 +99,14 @@ def _shares(view: View, operator: str, name: str, parts: int) -> Iterator[Share]
             )
 
 
-def _recover(share: Share) -> Recovered:
-    store = Store(share.checkpoint, share.control)
+def judge(found: Iterable[Share]) -> None:
+    """Refuse what `contents` would refuse, as far as it can be known before."""
+    for checkpoint, control in dict.fromkeys((share.checkpoint, share.control) for share in found):
+        Store(checkpoint, control).judge()
+
+
+def _recover(share: Share, trusted: bool) -> Recovered:
+    store = Store(share.checkpoint, share.control, trusted)
     try:
         return _recover_now(store, share)
     except FileNotFoundError as error:

@@ -21,6 +21,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import xxhash
 
+from megaphone.checks import printable
+from megaphone.durability.rights import resolved
+from megaphone.durability.trust import Judge, tell_once
 from megaphone.errors import CheckpointError
 
 VERSION = 3
@@ -40,11 +43,24 @@ _serial = itertools.count()
 class Folder:
     """A folder on some file system, and the files in it by relative name."""
 
-    def __init__(self, uri: str) -> None:
-        """Find a folder; nothing is created yet."""
+    def __init__(self, uri: str, judged_from: str | None = None) -> None:
+        """Find a folder; nothing is created yet.
+
+        If it is part of a checkpoint that is unpickled, `judged_from` is that checkpoint's location.
+        """
         self.uri = uri.rstrip("/") or uri
         self._fs, self._root = _resolve(uri)
+        self._judged = judged_from is not None
+        self._judge = Judge(_resolve(judged_from)[1]) if judged_from is not None and self._is_local else None
         self._made: set[str] = set()
+
+    def judge(self) -> None:
+        """Refuse it if others could change what is in it; tell the user once what cannot be judged."""
+        if self._judge is not None:
+            self._judge.check_folder(self._root)
+            self._judge.tell(self._root)
+        elif self._judged:
+            tell_once(f"who can write to {printable(self.uri)} is not looked at")
 
     def write(self, name: str, kind: str, parts: Iterable[Any]) -> int:
         """Write a file at once; the bytes it has."""
@@ -59,13 +75,18 @@ class Folder:
         return Draft(self, name, kind)
 
     def read(self, name: str, kind: str) -> list[pa.Buffer]:
-        """The parts of a file; raises FileNotFoundError if there is none, and refuses one that is not whole."""
+        """The parts of a file; raises FileNotFoundError if there is none, and refuses one that is not whole.
+
+        One that others could have put there is refused, too, if the folder is judged.
+        """
         where = f"{self.uri}/{name}"
         try:
             file = self._fs.open_input_file(self._path(name))
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "no such file", where) from None
         with file:
+            if self._judge is not None:
+                self._judge.check_file(self._path(name))
             return list(_parts(file.read_buffer(), kind, where))
 
     def names(self, folder: str) -> list[str]:
@@ -101,6 +122,10 @@ class Folder:
         """What is being written in a folder, or was when its writer died."""
         return [info.base_name for info in self._infos(folder) if info.base_name.endswith(TEMPORARY)]
 
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self._fs, pafs.LocalFileSystem)
+
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
         """All that is in a folder; nothing if there is none."""
         selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
@@ -121,12 +146,14 @@ class Folder:
 
     def make(self, folder: str = "") -> None:
         """Create a folder; on a local file system only its user may enter."""
-        if isinstance(self._fs, pafs.LocalFileSystem):
+        if self._is_local:
             path = Path(self._path(folder))
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if path.stat().st_uid != os.geteuid():
-                # What is read from there is unpickled: it must not be another user's.
-                raise CheckpointError(f"{path} belongs to user {path.stat().st_uid}, not to {os.geteuid()}")
+            # One by one: parents that Python makes have the mode that the umask leaves.
+            missing = [above for above in (path, *path.parents) if not above.exists()]
+            for above in (*reversed(missing), path):
+                above.mkdir(mode=0o700, exist_ok=True)
+            if self._judge is not None:
+                self._judge.check_folder(str(path))
         else:
             self._fs.create_dir(self._path(folder), recursive=True)
 
@@ -227,7 +254,8 @@ def _resolve(uri: str) -> tuple[Any, str]:
     scheme = _scheme(uri)
     if scheme in ("", "file"):
         local = "/" + uri.removeprefix("file:").lstrip("/") if scheme else uri
-        return pafs.LocalFileSystem(), str(Path(local).absolute())
+        # Links are followed here and now: one that is changed later leads nobody astray.
+        return pafs.LocalFileSystem(), resolved(local)
     # Hadoop's names for Amazon's store; Arrow has one.
     fs, path = pafs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", uri))
     return fs, path.rstrip("/")

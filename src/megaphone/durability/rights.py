@@ -14,7 +14,19 @@ from pathlib import Path
 
 from megaphone.checks import printable
 
-MOUNTS = Path("/proc/self/mountinfo")
+MOUNTS, USERS = Path("/proc/self/mountinfo"), Path("/proc/self/uid_map")
+OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+EVERY_USER = ["0", "0", str((1 << 32) - 1)]
+
+
+def resolved(path: str) -> str:
+    """Where links lead to. What is a link in /proc may lead where no path does, and stays in the path."""
+    real = os.path.realpath(path)
+    try:
+        return real if os.path.samestat(Path(path).stat(), Path(real).stat()) else path
+    except OSError:
+        parent, name = os.path.split(path)
+        return real if name == "" else os.path.join(resolved(parent), name)  # noqa: PTH118
 
 
 def fault_of_folder(folder: str, base: str | None = None) -> str | None:
@@ -23,24 +35,23 @@ def fault_of_folder(folder: str, base: str | None = None) -> str | None:
     A folder that everybody can write to is no fault where nobody can rename what belongs to others, as in /tmp: but for
     `base`, what is below it, and the folder itself, if a base is given.
     """
-    rightless = _rightless()
     for path, seen, inside in _way(folder, base):
-        if seen.st_dev not in rightless and (fault := _fault(path, seen, sticky=not inside)):
+        fault = _fault(path, seen, inside)
+        if fault is not None and seen.st_dev not in _rightless():
             return fault
     return None
 
 
-def fault_of_file(file: str) -> str | None:
+def fault_of_file(file: Path) -> str | None:
     """Who else could change a file in a folder that is not at fault; None if nobody could."""
-    seen = Path(file).stat()
-    if seen.st_dev in _rightless():
-        return None
+    seen = file.stat()
     # The mode of a file that nobody else can reach is what the umask has left of it.
-    reachable = Path(file).parent.stat().st_mode & stat.S_IXOTH
-    return _fault(Path(file), seen, sticky=False, writable=bool(reachable))
+    reachable = bool(file.parent.stat().st_mode & stat.S_IXOTH)
+    fault = _fault(file, seen, inside=True, reachable=reachable)
+    return None if fault is None or seen.st_dev in _rightless() else fault
 
 
-def remarks_on(folder: str, base: str | None = None) -> Iterator[str]:
+def remarks_on(folder: str, base: str) -> Iterator[str]:
     """What the user should know of a folder that is not at fault."""
     rightless = _rightless()
     for path, seen, inside in _way(folder, base):
@@ -54,9 +65,8 @@ def remarks_on(folder: str, base: str | None = None) -> Iterator[str]:
 
 def _way(folder: str, base: str | None) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """The folders from the root to one, as far as they are there, and whether each is part of what is judged."""
-    # Not Path.resolve, which raises an error of its own for links that go in circles.
-    real = Path(os.path.realpath(folder))
-    within = None if base is None else Path(os.path.realpath(base))
+    real = Path(resolved(folder))
+    within = None if base is None else Path(resolved(base))
     for path in (*reversed(real.parents), real):
         try:
             seen = path.stat()
@@ -65,17 +75,27 @@ def _way(folder: str, base: str | None) -> Iterator[tuple[Path, os.stat_result, 
         yield path, seen, within is not None and (path == real or path.is_relative_to(within))
 
 
-def _fault(path: Path, seen: os.stat_result, sticky: bool, writable: bool = True) -> str | None:
-    """What is wrong with a file or folder; with `sticky`, not what the bit of that name makes harmless."""
-    if seen.st_uid not in (os.geteuid(), 0):
+def _fault(path: Path, seen: os.stat_result, inside: bool, reachable: bool = True) -> str | None:
+    if seen.st_uid not in (os.geteuid(), 0) and (inside or not _is_anybody(seen.st_uid)):
         return f"{_shown(path)} belongs to uid {seen.st_uid}, who is neither this user ({os.geteuid()}) nor root"
-    if writable and seen.st_mode & stat.S_IWOTH and not (sticky and seen.st_mode & stat.S_ISVTX):
+    if reachable and seen.st_mode & stat.S_IWOTH and (inside or not seen.st_mode & stat.S_ISVTX):
         return f"{_shown(path)}, which belongs to uid {seen.st_uid}, can be written to by everybody"
     return None
 
 
 def _shown(path: Path) -> str:
     return printable(str(path))
+
+
+def _is_anybody(uid: int) -> bool:
+    """Is this how a container that has not all users of its host shows the others, the host's root among them?
+
+    For the folders above a checkpoint that must do, or there would be none.
+    """
+    try:
+        return uid == int(OVERFLOW.read_text()) and USERS.read_text().split() != EVERY_USER
+    except (OSError, ValueError):
+        return False
 
 
 def _rightless() -> frozenset[int]:

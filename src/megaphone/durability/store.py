@@ -24,12 +24,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from megaphone import checks
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control.controller import MigrationSummary
 from megaphone.control.epochs import OperatorPlan
 from megaphone.control.saved import Saved
 from megaphone.durability.files import Folder
-from megaphone.errors import CheckpointError
+from megaphone.durability.manifest import Manifest
+from megaphone.errors import CheckpointError, PlanError
 from megaphone.progress import Time
 
 LOGGER = logging.getLogger("megaphone")
@@ -121,15 +123,22 @@ class LogFile:
 class Store:
     """One control's part of a checkpoint location."""
 
-    def __init__(self, checkpoint: str, control: str) -> None:
-        """Find it; nothing is created yet."""
+    def __init__(self, checkpoint: str, control: str, trusted: bool = False) -> None:
+        """Find it; nothing is created yet.
+
+        What others could have put there is refused, unless it is `trusted`: since the user vouches for it, or since
+        nothing of it will be unpickled.
+        """
         self.checkpoint = checkpoint
-        self.control = control
-        self.folder = Folder(f"{checkpoint}/megaphone/{control}")
+        self.control = _name(control, "control", f"{checkpoint}/megaphone")
+        self.folder = Folder(f"{checkpoint}/megaphone/{control}", None if trusted else checkpoint)
+
+    def judge(self) -> None:
+        """Refuse it if others could change what is in it; tell the user once what cannot be judged."""
+        self.folder.judge()
 
     def create(self) -> None:
         """Make the folders: only their user may enter."""
-        Folder(f"{self.checkpoint}/megaphone").make()
         self.folder.make()
 
     # -- small things -------------------------------------------------------------------------------------------
@@ -145,6 +154,13 @@ class Store:
             return msgspec.msgpack.decode(raw, type=type)
         except msgspec.MsgspecError as error:
             raise CheckpointError(f"{self.folder.uri}/{name} is not a {kind} this Megaphone knows: {error}") from None
+
+    def read_manifest(self) -> Manifest:
+        """What must not change between two runs; names in it are part of names of files."""
+        manifest = self.get("manifest", "manifest", Manifest)
+        for operator in manifest.operators:
+            _name(operator, "operator", f"{self.folder.uri}/manifest")
+        return manifest
 
     def numbers(self, folder: str) -> list[int]:
         """The numbers in a folder whose files are called by them: attempts, commands."""
@@ -295,6 +311,14 @@ class Store:
             # Whoever writes one of so old an epoch has died over it.
             if _leading(name, 2)[1] < needed_from - 1:
                 self.folder.remove(f"bins/{operator}/{name}")
+
+
+def _name(found: str, of: str, where: str) -> str:
+    """A name that was found in a checkpoint, where anybody may have written it."""
+    try:
+        return checks.name(found, of)
+    except PlanError as error:
+        raise CheckpointError(f"{where}: {str(error).split(';')[0]}, which is none of Megaphone's") from None
 
 
 def _leading(name: str, count: int) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from megaphone import checks
 from megaphone.bins import WorkerId
 from megaphone.configuration import Assignment
+from megaphone.durability.trust import SWITCH, is_trusted
 from megaphone.engine.spark.lease import LeaseOffice
 from megaphone.engine.spark.messages import (
     AliveQuestion,
@@ -214,6 +215,7 @@ class Coordinator(Service):
             definition.share,
             "AvailableNow" in execution.trigger().toString(),
             query.name,
+            is_trusted(self._spark.conf.get(SWITCH, "false")),
         )
 
     def _frontier(self, question: FrontierQuestion) -> int:

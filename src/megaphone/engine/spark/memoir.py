@@ -28,6 +28,7 @@ class Memoir:
 
     def __init__(self, store: Store, manifest: Manifest, specs: Mapping[str, bytes], clocks: Clocks) -> None:
         """Open a checkpoint, new or old; refuse one that does not fit."""
+        store.judge()
         self.store = store
         self._manifest = manifest
         self._clocks = clocks
@@ -118,7 +119,7 @@ class Memoir:
 
     def _read_manifest(self) -> Manifest | None:
         try:
-            return self.store.get("manifest", "manifest", Manifest)
+            return self.store.read_manifest()
         except FileNotFoundError:
             return None
 

@@ -151,6 +151,8 @@ class Safe:
     attempt: int
     share: float
     """Of a worker's time, the part that may go into snapshots."""
+    trusted: bool = False
+    """Does the user vouch for what is there?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from megaphone.durability.contents import Share, contents, shares
+from megaphone.durability.contents import Share, contents, judge, shares
 from megaphone.durability.files import absolute
+from megaphone.durability.trust import SWITCH, is_trusted
 from megaphone.errors import PlanError
 
 FORMAT = "megaphone-state"
@@ -33,8 +35,10 @@ def read_state(spark: SparkSession, checkpoint: str | Path, operator: str | None
     `checkpoint` is the query's checkpoint location. Keys and states are JSON, where they can be.
     """
     where = absolute(str(checkpoint))
-    # Here it can be said in plain words what is wrong; in Spark's planning it would be buried.
-    shares(where, operator)
+    # Here it can be said in plain words what is wrong; in Spark's planning and its tasks it would be buried.
+    found = shares(where, operator)
+    if not is_trusted(spark.conf.get(SWITCH, "false")):
+        judge(found)
     reader = spark.read.format(FORMAT).option("partitions", spark.sparkContext.defaultParallelism)
     return (reader if operator is None else reader.option("operator", operator)).load(where)
 
@@ -80,7 +84,9 @@ class StateReader(DataSourceReader):
         """The entries of some bins; Spark asks for none of them if there are none."""
         if not isinstance(partition, Part):
             return
-        entries = contents(partition.share)
+        # Spark's settings are told to tasks, as the reader is told its options, and not to the planning before.
+        task = TaskContext.get()
+        entries = contents(partition.share, task is not None and is_trusted(task.getLocalProperty(SWITCH)))
         while rows := list(islice(entries, BATCH_ROWS)):
             columns = zip(*rows, strict=True)
             yield pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)

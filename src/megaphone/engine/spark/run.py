@@ -82,6 +82,8 @@ class Terms:
     bounded: bool
     name: str | None = None
     """What the user calls the query."""
+    trusted: bool = False
+    """Does the user vouch for what is in the checkpoint?"""
 
 
 class Run:
@@ -109,12 +111,12 @@ class Run:
         self.placement = Placement(executors)
         shapes = {name: spec.shape for name, spec in self.specs.items()}
         self._memoir = Memoir(
-            Store(terms.checkpoint, terms.control),
+            Store(terms.checkpoint, terms.control, terms.trusted),
             Manifest(len(terms.initial), terms.workers, shapes),
             {name: spec.pickled for name, spec in self.specs.items()},
             {name: ("epoch" if spec.by_epoch else "column", spec.inputs) for name, spec in self.specs.items()},
         )
-        self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share)
+        self._safe = Safe(terms.checkpoint, terms.control, self._memoir.attempt, terms.share, terms.trusted)
         self.epochs = self._memoir.begin(epoch, terms.initial)
         self._told = self.epochs.controller.ended.total()
         self._closed_inputs = False

@@ -140,7 +140,7 @@ class Worker(Service):
         answer = self._ask(operator)
         safe = answer.safe
         means = Means(
-            Store(safe.checkpoint, safe.control),
+            Store(safe.checkpoint, safe.control, safe.trusted),
             safe.attempt,
             self.config.incarnation,
             safe.share,

@@ -1,0 +1,70 @@
+"""Trust: whether what is in a checkpoint may be unpickled, for those who read it and for queries that go on from it.
+
+On a local file system nobody may be able to put anything there but this user and root, and whom the user has let in by
+group rights; anything else is refused, unless the user vouches for it. Where rights cannot be judged the user is told.
+"""
+
+import logging
+from pathlib import Path
+
+from megaphone.durability.rights import fault_of_file, fault_of_folder, remarks_on, resolved
+from megaphone.errors import CheckpointError
+
+LOGGER = logging.getLogger("megaphone")
+
+SWITCH = "spark.megaphone.trust.checkpoint"
+"""A setting of Spark's with which the user vouches for all checkpoints."""
+
+DANGER = "what is read from a checkpoint can run code as you"
+
+_told: set[str] = set()
+
+
+def is_trusted(setting: str | None) -> bool:
+    """Does the user vouch for checkpoints? By the value of the switch."""
+    return (setting or "").strip().lower() == "true"
+
+
+class Judge:
+    """Refuses what others could have put into one checkpoint on a local file system."""
+
+    def __init__(self, checkpoint: str) -> None:
+        """Judge what is read below a folder, itself included."""
+        self._checkpoint = checkpoint
+        self._good: set[str] = set()
+
+    def check_folder(self, folder: str) -> None:
+        """Refuse a folder; nobody else can change one that was found good."""
+        if folder not in self._good:
+            _refuse(fault_of_folder(folder, self._checkpoint))
+            self._good.add(folder)
+
+    def check_file(self, file: str) -> None:
+        """Refuse a file, by where links lead to."""
+        path = Path(file)
+        if path.is_symlink():
+            path = Path(resolved(file))
+        self.check_folder(str(path.parent))
+        _refuse(fault_of_file(path))
+
+    def tell(self, folder: str) -> None:
+        """Tell the user what only the user can judge."""
+        for remark in remarks_on(folder, self._checkpoint):
+            tell_once(remark)
+
+
+def tell_once(remark: str) -> None:
+    """Tell the user something about a checkpoint, once in the life of a process."""
+    if remark not in _told:
+        _told.add(remark)
+        LOGGER.warning(
+            "%s: let nobody write there whom you would not let run code as you (%s=true: say no more)", remark, SWITCH
+        )
+
+
+def _refuse(fault: str | None) -> None:
+    if fault is not None:
+        raise CheckpointError(
+            f"{fault}, and {DANGER}; use a folder that nobody else can write to, or set {SWITCH}=true if you trust all "
+            "who can"
+        )
