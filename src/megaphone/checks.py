@@ -236,17 +236,6 @@ def _owner(bin: int, worker: Any) -> int:
     return whole(worker, f"bin {bin} on worker {{}}", 0)
 
 
-def printable(text: str) -> str:
-    """A text in which nothing is an order for a terminal, or is no Unicode.
-
-    >>> printable("no\\x1b[2J \\ud800")
-    'no\\\\x1b[2J \\\\ud800'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def shown(value: Any) -> str:
     """A value as a refusal shows it: short, and harmless for a terminal.
 

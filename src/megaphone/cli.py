@@ -20,11 +20,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from megaphone.harness.nexmark.arguments import declare
 from megaphone.service.grammar import add_verbs
 from megaphone.service.tables import size as _size
+from megaphone.service.terminal import Parser, complain, say, say_json
 
 # What takes time to import is imported where it is needed: a version or a wrong argument is answered at once, and
 # Ctrl-C finds `main` in place.
@@ -50,12 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return 141
-        print(f"megaphone: cannot write the answer: {error.strerror}", file=sys.stderr)
+        complain(f"cannot write the answer: {error.strerror}")
         return 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("megaphone", description="Look after queries whose state moves.")
+    parser: argparse.ArgumentParser = Parser("megaphone", description="Look after queries whose state moves.")
     parser.add_argument("--version", action="version", version=f"megaphone {version('megaphone-spark')}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     about = "show what a query keeps in its checkpoint location; the query may be running"
@@ -115,12 +116,10 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.verb == "bench":
             return _bench(arguments)
-        text = _state(arguments.checkpoint, arguments.bins, arguments.json)
+        _state(arguments.checkpoint, arguments.bins, arguments.json)
     except MegaphoneError as error:
-        print(f"megaphone: {error}", file=sys.stderr)
+        complain(error)
         return 1
-    sys.stdout.write(text)
-    sys.stdout.flush()
     return 0
 
 
@@ -136,29 +135,28 @@ def _bench(arguments: argparse.Namespace) -> int:
     return show(arguments.experiment, arguments.commit, arguments.form)
 
 
-def _state(checkpoint: str, by_bin: bool, as_json: bool) -> str:
-    import msgspec
-
+def _state(checkpoint: str, by_bin: bool, as_json: bool) -> None:
     from megaphone.durability.inspection import bins, inspect
 
     found = bins(checkpoint) if by_bin else inspect(checkpoint)
     if as_json:
-        return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
-    console = _console()
+        return say_json(found)
+    # Without styles: escapes of our own could not be told from others.
+    console = _console(color_system=None)
     with console.capture() as capture:
         if isinstance(found, list):
             _show_bins(console, found)
         else:
             _show(console, found)
     # Tables are filled up with blanks to the right.
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    return say("".join(f"{line.rstrip()}\n" for line in capture.get().split("\n")[:-1]))
 
 
-def _console() -> "Console":
+def _console(color_system: Literal["auto"] | None = "auto") -> "Console":
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else PIPE
-    return Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=True, color_system=color_system)
 
 
 def _show(console: "Console", found: "Inspection") -> None:

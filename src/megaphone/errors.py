@@ -10,9 +10,15 @@
 The first line of every message says the fact with its values, since Spark buries the rest.
 """
 
+from megaphone.printing import plain
+
 
 class MegaphoneError(Exception):
     """Base of everything Megaphone raises on purpose."""
+
+    def __str__(self) -> str:
+        # Python prints it when nobody catches it, whatever it quotes.
+        return plain(super().__str__())
 
 
 class PlanError(MegaphoneError):

@@ -17,6 +17,7 @@ from megaphone.checks import not_negative
 from megaphone.configuration import Assignment
 from megaphone.control.plan import Plan, Step, check_begin
 from megaphone.errors import PlanError
+from megaphone.printing import printable
 from megaphone.progress import Time
 
 Phase = Literal["waiting", "running", "paused", "done", "cancelled", "failed", "interrupted"]
@@ -66,7 +67,7 @@ class MigrationSummary:
     def __str__(self) -> str:
         steps = f"{self.completed} of {self.steps} steps, " if self.latency_target is None else ""
         because = f"; {self.reason}" if self.reason else ""
-        return f"{self.strategy} {self.phase}: {steps}{self.bins_moved} of {self.bins} bins{because}"
+        return printable(f"{self.strategy} {self.phase}: {steps}{self.bins_moved} of {self.bins} bins{because}")
 
 
 @dataclass(slots=True, eq=False)

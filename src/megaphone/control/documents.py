@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from megaphone.checks import INT64, printable
+from megaphone.checks import INT64
+from megaphone.printing import printable
 
 T = TypeVar("T")
 Int64 = Annotated[int, msgspec.Meta(ge=INT64[0], le=INT64[1])]

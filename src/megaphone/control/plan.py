@@ -18,6 +18,7 @@ from megaphone.bins import BinId, WorkerId
 from megaphone.configuration import Assignment, Move
 from megaphone.control.documents import Int64, Malformed, convert, parse
 from megaphone.errors import PlanError
+from megaphone.printing import printable
 from megaphone.progress import BEGIN, Time
 
 FORMAT: Literal[1] = 1
@@ -205,7 +206,7 @@ class Plan:
             raise PlanError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def __str__(self) -> str:
-        head = f"{self.strategy}: {len(self.moves)} bins"
+        head = f"{printable(self.strategy)}: {len(self.moves)} bins"
         if self.latency_target is None:
             head += f" in {len(self.steps)} steps"
         else:

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import xxhash
 
-from megaphone.checks import printable
 from megaphone.durability.rights import resolved
 from megaphone.durability.trust import Judge, tell_once
 from megaphone.errors import CheckpointError
+from megaphone.printing import printable
 
 VERSION = 3
 """Of every file here. A reader refuses what it does not know."""

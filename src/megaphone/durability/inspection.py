@@ -152,7 +152,7 @@ def look(checkpoint: str, at: Callable[[View], T]) -> list[T]:
         _check(folder)
         # Nothing of it is unpickled, so it may be anybody's.
         return [_look(Store(folder.uri, control, trusted=True), at) for control in folder.folders("megaphone")]
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise CheckpointError(f"cannot read {checkpoint}: {str(error).splitlines()[0]}") from error
 
 

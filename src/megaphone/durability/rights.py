@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from megaphone.checks import printable
+from megaphone.printing import printable
 
 MOUNTS, USERS = Path("/proc/self/mountinfo"), Path("/proc/self/uid_map")
 OVERFLOW = Path("/proc/sys/kernel/overflowuid")

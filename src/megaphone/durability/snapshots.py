@@ -6,7 +6,6 @@ a committed epoch, whoever wrote it, and none is ever ahead of a recovery. While
 Neighbours: ledger.py knows which bins are stale, store.py keeps them.
 """
 
-import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,7 @@ from megaphone.dataflow.travel import reason_of
 from megaphone.durability.ledger import Ledger
 from megaphone.durability.store import REACH, Store
 from megaphone.faults import reach
-
-LOGGER = logging.getLogger("megaphone")
+from megaphone.printing import LOGGER
 
 YOUNG = 64
 """Epochs a bin may be stale before it is worth a snapshot, as long as the log is small."""

@@ -14,7 +14,6 @@ An epoch that was planned and not committed is planned anew by the next attempt;
 is never read again, since names carry the attempt.  Neighbours: files.py reads and writes.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -32,9 +31,8 @@ from megaphone.control.saved import Saved
 from megaphone.durability.files import Folder
 from megaphone.durability.manifest import Manifest
 from megaphone.errors import CheckpointError, PlanError
+from megaphone.printing import LOGGER
 from megaphone.progress import Time
-
-LOGGER = logging.getLogger("megaphone")
 
 T = TypeVar("T")
 

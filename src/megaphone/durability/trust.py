@@ -4,13 +4,11 @@ On a local file system nobody may be able to put anything there but this user an
 group rights; anything else is refused, unless the user vouches for it. Where rights cannot be judged the user is told.
 """
 
-import logging
 from pathlib import Path
 
 from megaphone.durability.rights import fault_of_file, fault_of_folder, remarks_on, resolved
 from megaphone.errors import CheckpointError
-
-LOGGER = logging.getLogger("megaphone")
+from megaphone.printing import LOGGER
 
 SWITCH = "spark.megaphone.trust.checkpoint"
 """A setting of Spark's with which the user vouches for all checkpoints."""

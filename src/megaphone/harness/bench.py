@@ -25,6 +25,7 @@ from megaphone.harness.page import evaluation
 from megaphone.harness.quiet import errors_to
 from megaphone.harness.results import Folder, folder_for, newest, ratios_of, say_where, write_figures
 from megaphone.harness.stage import Stage
+from megaphone.printing import printable
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
@@ -112,7 +113,7 @@ class Bench:
         except Exception as error:
             # Past whatever stands for standard error in this process: to where Spark writes as well.
             os.write(2, traceback.format_exc().encode())
-            told = (str(error).strip() or type(error).__name__).splitlines()[0]
+            told = printable((str(error).strip() or type(error).__name__).splitlines()[0])
             self.console.print(f"  {run['name']} failed: {told}; more is in {say_where(folder)}/spark.log")
             stage.close()
             return False

@@ -5,7 +5,6 @@ anybody could over HTTP.
 """
 
 import argparse
-import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from megaphone.service.directory import Entry, query_matches
 from megaphone.service.head import MAX_BODY
 from megaphone.service.page import page_address
 from megaphone.service.tables import history_lines, plan_lines, ps_lines, status_lines
+from megaphone.service.terminal import complain, say, say_json
 from megaphone.service.waiting import wait_for
 
 DONE, FAILED, REFUSED, NO_QUERY = 0, 1, 2, 3
@@ -47,7 +47,7 @@ def _act(arguments: argparse.Namespace) -> int:
 
 
 def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"megaphone: {error}\n")
+    complain(error)
     return code
 
 
@@ -163,8 +163,6 @@ def find(wanted: str | None) -> tuple[Entry, str]:
 
 def _show(arguments: argparse.Namespace, value: Any, lines: Callable[[Any], list[str]]) -> None:
     if arguments.json:
-        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+        say_json(value)
     else:
-        text = "".join(f"{line}\n" for line in lines(value))
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        say("".join(f"{line}\n" for line in lines(value)))

@@ -10,9 +10,9 @@ import logging
 import time
 from typing import Any
 
+from megaphone.printing import LOGGER as LOGGER
 from megaphone.service.encoding import clean
 
-LOGGER = logging.getLogger("megaphone")
 PROGRESS = logging.getLogger("megaphone.progress")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from megaphone.printing import printable
 from megaphone.service.client import Failed, Gone, NoSuchQuery, ask_for
 from megaphone.service.directory import Entry
 from megaphone.service.tables import left, size
@@ -58,15 +59,14 @@ def _bar() -> "Progress":
 
 
 def _advance(progress: "Progress", task: "TaskID", view: View) -> None:
-    progress.update(
-        task, total=view["bins"], completed=view["bins_moved"], phase=view["phase"], line=_line(view, phase=False)
-    )
+    phase, line = printable(view["phase"]), _line(view, phase=False)
+    progress.update(task, total=view["bins"], completed=view["bins_moved"], phase=phase, line=line)
 
 
 def _line(view: View, phase: bool = True) -> str:
     moved = f"{view['bins_moved']} of {view['bins']} bins, {size(view['bytes_moved'])}"
     rest = "" if view["ended_s"] else f", {left(view)}"
-    return (f"{view['phase']}: " if phase else "") + moved + rest
+    return printable((f"{view['phase']}: " if phase else "") + moved + rest)
 
 
 def _print_once(line: str, told: list[str]) -> None:

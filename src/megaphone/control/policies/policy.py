@@ -9,6 +9,7 @@ from typing import Protocol
 
 from megaphone.configuration import Assignment
 from megaphone.control.policies.observation import Observation
+from megaphone.printing import printable
 
 MOST = 1000
 """Decisions that are remembered."""
@@ -52,7 +53,7 @@ class Decision:
 
     def __str__(self) -> str:
         again = f" ({self.times} times)" if self.times > 1 else ""
-        return f"epoch {self.epoch}: {'' if self.wish is None else 'acts: '}{self.reason}{again}"
+        return printable(f"epoch {self.epoch}: {'' if self.wish is None else 'acts: '}{self.reason}{again}")
 
 
 class Journal:

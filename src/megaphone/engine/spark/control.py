@@ -39,6 +39,7 @@ from megaphone.engine.spark.messages import Join
 from megaphone.engine.spark.run import PickledSpec, Planner, Run
 from megaphone.engine.spark.watch import Watch
 from megaphone.errors import PlanError
+from megaphone.printing import printable
 from megaphone.service.office import Office
 from megaphone.service.place import place_of
 from megaphone.service.status import Status, WorkerStatus
@@ -287,7 +288,7 @@ class Control:
 
 
 def _print_address(address: str) -> None:
-    sys.stdout.write(f"Megaphone's dashboard: {address}\n")
+    sys.stdout.write(f"Megaphone's dashboard: {printable(address)}\n")
     sys.stdout.flush()
 
 

@@ -4,7 +4,6 @@ The first wish is followed, in the order of the policies. What is refused is tol
 harmed. It ends with its query.  Neighbours: control.py starts it, control/policies has the policies.
 """
 
-import logging
 import threading
 import time
 from collections import deque
@@ -12,13 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from megaphone.checks import positive, printable, shown
+from megaphone.checks import positive, shown
 from megaphone.control.controller import Migration, MigrationSummary
 from megaphone.control.policies.observation import Observation
 from megaphone.control.policies.policy import MOST, Policy, Wish
 from megaphone.errors import PlanError
-
-LOGGER = logging.getLogger("megaphone")
+from megaphone.printing import LOGGER, printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,13 @@ class Answer:
     refusal: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.policy}: {_reason(self.wish)}: {self.refusal or self.migration}"
+        return printable(f"{self.policy}: {_reason(self.wish)}: {self.refusal or self.migration}")
 
 
 def _reason(wish: Any) -> str:
-    """Why something is wished, in a line; a policy may give anything."""
+    """Why something is wished; a policy may give anything."""
     reason = getattr(wish, "reason", None)
-    return printable(reason) if isinstance(reason, str) else "no reason"
+    return reason if isinstance(reason, str) else "no reason"
 
 
 def _without_plan(answer: Answer) -> Answer:

@@ -6,7 +6,6 @@ those who write plans. Every file gets an answer, and no file ends the watch. do
 """
 
 import hashlib
-import logging
 import os
 import threading
 import time
@@ -16,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from megaphone.checks import printable
 from megaphone.control.controller import Migration
 from megaphone.control.plan import Plan
 from megaphone.control.policies.observation import Observation
 from megaphone.engine.spark.shared_folder import Seal, SharedFolder, uids
 from megaphone.errors import PlanError
-
-LOGGER = logging.getLogger("megaphone")
+from megaphone.printing import LOGGER, printable
 
 LOOK_EVERY_S = 0.2
 LEISURE = 10

@@ -7,7 +7,6 @@ has to say to a file.  From: cli.py.
 import argparse
 import os
 import shutil
-import sys
 import tempfile
 import time
 import traceback
@@ -21,6 +20,7 @@ from megaphone.harness.nexmark.interruption import Interruption, interruption
 from megaphone.harness.nexmark.progress import Line, told
 from megaphone.harness.nexmark.questions import listed
 from megaphone.harness.quiet import errors_to
+from megaphone.service.terminal import complain, say
 
 if TYPE_CHECKING:
     from megaphone.harness.nexmark.job import Job
@@ -36,7 +36,7 @@ class Failed(Exception):
 def nexmark(arguments: argparse.Namespace) -> int:
     """Do what was said; the exit code."""
     if arguments.query == "list":
-        sys.stdout.write(listed())
+        say(listed())
         return 0
     try:
         settings = settings_of(arguments)
@@ -53,7 +53,7 @@ def nexmark(arguments: argparse.Namespace) -> int:
 
 
 def _refuse(error: Exception, code: int) -> int:
-    print(f"megaphone: {error}", file=sys.stderr)
+    complain(error)
     return code
 
 
@@ -140,8 +140,7 @@ def tell(job: "Job", line: Line, asked: Interruption, as_json: bool) -> int:
     (out / SUMMARY).write_text(summary.as_json())
     picture = draw(summary, timeline, out / PICTURE)
     line.clear()
-    sys.stdout.write(summary.as_json() if as_json else f"{page(summary)}picture: {picture}\nsummary: {out / SUMMARY}\n")
-    sys.stdout.flush()
+    say(summary.as_json() if as_json else f"{page(summary)}picture: {picture}\nsummary: {out / SUMMARY}\n")
     if ended == "behind":
         return _refuse(Failed("the query did not keep up; choose a lower --rate"), 1)
     return asked.exit_code

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from megaphone.harness.nexmark.course import Reading
 from megaphone.harness.units import size
+from megaphone.printing import printable
 
 EVERY_S = 5.0
 """Between two lines where they are not written over."""
@@ -35,6 +36,7 @@ class Line:
         """The same with other figures: where lines stay, only now and then."""
         if self._quiet:
             return
+        text = printable(text)
         if self._rewrites:
             columns = os.get_terminal_size(self._stream.fileno()).columns
             self._write(ERASE + text[: columns - 1])

@@ -22,6 +22,7 @@ from megaphone.harness.nexmark.job import Begun, Job
 from megaphone.harness.nexmark.questions import question
 from megaphone.harness.schedule import SECOND_NS
 from megaphone.harness.timeline import INTERVAL_NS, Timeline
+from megaphone.service.encoding import encode_json
 
 LEAD_S = 1.0
 
@@ -131,7 +132,7 @@ class Summary:
 
     def as_json(self) -> str:
         """For programs."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+        return msgspec.json.format(encode_json(self), indent=2).decode() + "\n"
 
 
 def summarise(job: Job, course: Course, timeline: Timeline, ended: str) -> Summary:
