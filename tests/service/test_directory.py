@@ -7,14 +7,17 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import psutil
 import pytest
 
+from megaphone import cli
 from megaphone.errors import MegaphoneError
 from megaphone.service import directory
 from megaphone.service.answers import Answer
 from megaphone.service.directory import Entry, Query
 from megaphone.service.office import Office
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 QUERIES = (Query("aaaa-1", "words"), Query("bbbb-2", None))
 
 
@@ -107,8 +110,53 @@ def test_office_is_open_as_long_as_a_query_runs(folder):
     assert (office.address, directory.entries(), list(folder.glob("*"))) == (None, [], [])
 
 
-def test_office_that_cannot_open_says_so_and_harms_nobody(folder, caplog):
-    folder.mkdir(mode=0o755)
+def squat(folder, how):
+    """Make what has the folder's name, as somebody who came first."""
+    if how == "file":
+        folder.touch()
+    elif how == "link":
+        folder.symlink_to(folder.parent / "nowhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o755 if how == "open" else 0o700)
+    if how == "another's":
+        os.chown(folder, 65534, -1)
+
+
+SQUATS = ["open", "file", "link", pytest.param("another's", marks=needs_root)]
+
+
+@pytest.mark.parametrize("how", SQUATS)
+def test_squatted_folder_costs_http_and_the_verbs_and_nothing_else(folder, caplog, capsys, how):
+    squat(folder, how)
+    before, announced = listening(), []
+    office = Office("c1", lambda request: Answer.of(1), announce=announced.append)
+    for queries in (QUERIES[:1], QUERIES, [], QUERIES):
+        office.update(queries)
+    (record,) = caplog.records
+    assert "control c1 is not served over HTTP, and the command line does not find it: " in record.getMessage()
+    assert f"{folder} is not a folder that is private to you; remove it, or set XDG_RUNTIME_DIR" in record.getMessage()
+    assert (office.address, office.page, announced, listening()) == (None, None, [], before)
+    assert cli.main(["ps"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "is not a folder that is private to you" in err
+
+
+def test_port_is_closed_when_the_folder_is_not_private_any_more_and_opened_when_it_is(folder, caplog):
+    before = listening()
+    office = Office("c1", lambda request: Answer.of(1))
+    office.update(QUERIES[:1])
+    assert len(listening() - before) == 1
     folder.chmod(0o755)
-    Office("c1", lambda request: Answer.of(1)).update(QUERIES)
-    assert "control c1 cannot be served over HTTP: " in caplog.text
+    office.update(QUERIES)
+    assert (office.address, listening(), len(caplog.records)) == (None, before, 1)
+    assert not folder.exists()
+    office.update(QUERIES)
+    assert [entry.address for entry in directory.entries()] == [office.address]
+    office.update([])
+    assert listening() == before
+
+
+def listening():
+    return {port.laddr for port in psutil.Process().net_connections("tcp") if port.status == psutil.CONN_LISTEN}

@@ -61,13 +61,20 @@ def home() -> Path:
 
 def enter(entry: Entry) -> Path:
     """Write an entry, or write it anew; where."""
-    folder, text = home(), msgspec.json.encode(entry)
+    text = msgspec.json.encode(entry)
     while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _check(folder)
         # Whoever was the last to leave may have removed the folder just now.
         with contextlib.suppress(FileNotFoundError):
-            return _write(folder / f"{entry.pid}-{entry.control}.json", text)
+            return _write(make_home() / f"{entry.pid}-{entry.control}.json", text)
+
+
+def make_home() -> Path:
+    """The folder of the entries, made if it is not there; refused if it is not private to this user."""
+    folder = home()
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _check(folder)
+    return folder
 
 
 def enter_door(entry: Entry, address: str) -> Path:
@@ -102,9 +109,10 @@ def _write(path: Path, text: bytes) -> Path:
 def entries() -> list[Entry]:
     """What is served now; what is left over from processes that are gone is swept away."""
     folder = home()
-    if not folder.is_dir():
+    try:
+        _check(folder)
+    except FileNotFoundError:
         return []
-    _check(folder)
     return sorted(_read_all(folder), key=lambda entry: (entry.pid, entry.control))
 
 

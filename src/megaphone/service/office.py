@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from megaphone.service.answers import Desk
-from megaphone.service.directory import Entry, Query, enter, leave
+from megaphone.service.directory import Entry, Query, enter, leave, make_home
 from megaphone.service.logs import LOGGER, tell
 from megaphone.service.page import page, page_address
 from megaphone.service.place import Place
@@ -37,6 +37,8 @@ class Office:
         self._lock = threading.Lock()
         self._server: Server | None = None
         self._file: Path | None = None
+        self._told = ""
+        """Why it could not be opened, the last time that this was said."""
 
     @property
     def address(self) -> str | None:
@@ -57,23 +59,40 @@ class Office:
                 self._open(tuple(queries)) if queries else self._close()
             except Exception as error:
                 # Whatever it is: the query, whose epoch waits for us, has nothing to do with it.
-                LOGGER.warning("control %s cannot be served over HTTP: %s", self._control, error)
+                self._tell(str(error))
+
+    def _tell(self, reason: str) -> None:
+        if reason != self._told:
+            self._told = reason
+            LOGGER.warning(
+                "control %s is not served over HTTP, and the command line does not find it: %s", self._control, reason
+            )
 
     def _open(self, queries: tuple[Query, ...]) -> None:
         fresh = self._server is None
         if self._server is None:
+            # Before anything listens: without an entry nobody would know of it.
+            make_home()
             # Who listens here when we have closed, and whom a page left open still asks, learns nothing of use.
             self._token = secrets.token_urlsafe(32)
             self._server = Server(self._desk, self._token, self._place, page())
+        try:
+            self._file = enter(Entry.of_this_process(self._control, self._server.address, self._token, queries))
+        except BaseException:
+            self._close()
+            raise
+        self._told = ""
+        if fresh:
             tell("served", control=self._control, address=self._server.address)
-        self._file = enter(Entry.of_this_process(self._control, self._server.address, self._token, queries))
         if fresh and self._announce is not None:
             self._announce(page_address(self._server.address, self._token))
 
     def _close(self) -> None:
         file, self._file = self._file, None
         server, self._server = self._server, None
-        if file is not None:
-            leave(file)
-        if server is not None:
-            server.close()
+        try:
+            if file is not None:
+                leave(file)
+        finally:
+            if server is not None:
+                server.close()
