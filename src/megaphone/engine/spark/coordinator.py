@@ -41,6 +41,7 @@ from megaphone.engine.spark.messages import (
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.run import PickledSpec, Run, Terms
+from megaphone.engine.spark.sockets import remove_with_spark
 from megaphone.engine.spark.task import marks
 from megaphone.engine.spark.triggers import trigger_of
 from megaphone.errors import PlanError
@@ -96,6 +97,7 @@ class Coordinator(Service):
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._folder = Path(mkdtemp(prefix="megaphone-"))
+        remove_with_spark(str(self._folder))
         host = _public_host(spark)
         self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined, _silence_s(spark))
         self.lease = self._office.address

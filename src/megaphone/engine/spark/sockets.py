@@ -65,8 +65,12 @@ def _private_folder() -> str | None:
     if len(os.fsencode(folder)) > LONGEST:
         Path(folder).rmdir()
         return None
-    # Spark's process outlives this one, whatever that dies of, and needs the folder until then.
+    remove_with_spark(folder)
+    return folder
+
+
+def remove_with_spark(folder: str) -> None:
+    """Have a folder removed when Spark's process ends, which is after this one, whatever that dies of."""
     jvm = SparkContext._jvm
     assert jvm is not None
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
-    return folder
