@@ -148,8 +148,10 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("unfit", UNFIT)
-@pytest.mark.parametrize("epoch", [0, 1], ids=["before any epoch", "while an epoch is open"])
+WHEN = [*((unfit, 1) for unfit in UNFIT), ("no JSON", 0), ("more workers than bins", 0)]
+
+
+@pytest.mark.parametrize(("unfit", "epoch"), WHEN)
 def test_command_that_cannot_be_followed_ends_as_failed_and_stays_so(attempt, caplog, unfit, epoch):
     command, reason = UNFIT[unfit]
     memoir, epochs = attempt(0)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from megaphone.bins import WorkerId
+from megaphone.checks import whole
 from megaphone.configuration import Assignment
 from megaphone.errors import PlanError
 
@@ -30,8 +31,7 @@ def balanced(current: Assignment, workers: int) -> Assignment:
     >>> balanced(Assignment([0, 1, 2, 0]), workers=2)
     Assignment([0, 1, 1, 0])
     """
-    if workers < 1:
-        raise PlanError(f"{workers} workers asked for; choose 1 or more")
+    workers = whole(workers, "{} workers asked for", 1)
     shares = _shares(current, workers)
     return current.after(zip(_surplus(current, shares), _wanting(current, shares), strict=True))
 
