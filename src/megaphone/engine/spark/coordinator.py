@@ -8,13 +8,10 @@ import atexit
 import contextlib
 import re
 import secrets
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -41,6 +38,7 @@ from megaphone.engine.spark.messages import (
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.run import PickledSpec, Run, Terms
+from megaphone.engine.spark.socket_folder import SocketFolder
 from megaphone.engine.spark.sockets import remove_with_spark
 from megaphone.engine.spark.task import marks
 from megaphone.engine.spark.triggers import trigger_of
@@ -96,10 +94,11 @@ class Coordinator(Service):
         self._sessions: list[SparkSession] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._folder = Path(mkdtemp(prefix="megaphone-"))
-        remove_with_spark(str(self._folder))
+        self._folder = SocketFolder()
+        # At once, also if this process is killed; one whose JVM was killed as well is swept away by the next.
+        remove_with_spark(str(self._folder.path))
         host = _public_host(spark)
-        self._office = LeaseOffice(self._folder / "lease.sock", host, self.secret, self._joined, _silence_s(spark))
+        self._office = LeaseOffice(self._folder.path / "lease.sock", host, self.secret, self._joined, _silence_s(spark))
         self.lease = self._office.address
         self.actions |= {
             "plan": self._on(PlanQuestion, lambda m: self._begun(m).plan(m)),
@@ -111,7 +110,7 @@ class Coordinator(Service):
             "specs": self._on(Key, lambda key: [spec.pickled for spec in self._run(key).specs.values()]),
             "bell": self._on(Bell, self._bell),
         }
-        self._listeners, self.address = listen(self, self.secret, self._folder / "coordinator.sock", host)
+        self._listeners, self.address = listen(self, self.secret, self._folder.path / "coordinator.sock", host)
         self._caller = Caller(self.secret)
         threading.Thread(target=self._watch, daemon=True, name="megaphone-watch").start()
         atexit.register(self.close)
@@ -129,7 +128,7 @@ class Coordinator(Service):
         self._office.close()
         for listener in self._listeners:
             threading.Thread(target=listener.shutdown, daemon=True).start()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def define(self, control: str, definition: ControlDefinition) -> None:
         """Make a control known; another one of its name is forgotten."""

@@ -9,7 +9,6 @@ import contextlib
 import os
 import pickle
 import resource
-import shutil
 import socket
 import sys
 import threading
@@ -17,8 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, NoReturn
 
 import numpy as np
@@ -45,6 +42,7 @@ from megaphone.engine.spark.messages import (
     load,
 )
 from megaphone.engine.spark.rpc import Caller, Service, listen
+from megaphone.engine.spark.socket_folder import SocketFolder
 from megaphone.engine.spark.tenancy import Lot, Means, Tenancy
 from megaphone.engine.spark.transfer import pull, serve
 from megaphone.errors import ProtocolError
@@ -185,10 +183,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     config = load(sys.stdin.buffer.read(), WorkerConfig)
     # A private folder: only this user can reach the socket in it.
-    folder = Path(mkdtemp(prefix="megaphone-"))
+    folder = SocketFolder()
     worker = Worker(config)
     host = _host_towards(config.coordinator.tcp)
-    _, address = listen(worker, config.secret, folder / "worker.sock", host)
+    _, address = listen(worker, config.secret, folder.path / "worker.sock", host)
     end = partial(_end, folder)
     threading.Thread(target=_watch_executor, args=(config.executor_pid, end), daemon=True).start()
     if config.warm:
@@ -201,8 +199,8 @@ def main() -> None:
     end()
 
 
-def _end(folder: Path) -> NoReturn:
-    shutil.rmtree(folder, ignore_errors=True)
+def _end(folder: SocketFolder) -> NoReturn:
+    folder.close()
     # At once: a server thread in the middle of a call must not keep an unwanted worker alive.
     os._exit(0)
 
