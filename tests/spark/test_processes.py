@@ -3,17 +3,20 @@
 Would catch a worker that outlives its query. Drivers that are ended here are processes of their own.
 """
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import psutil
 import pytest
 
 import megaphone
+from megaphone.engine.spark.coordinator import Coordinator
 
 DRIVER = Path(__file__).parent / "driver.py"
 
@@ -56,6 +59,15 @@ def test_no_worker_is_left_after_a_failure(counting, worker_processes, wait_unti
     with pytest.raises(Exception, match="ValueError: seven"):
         running.settle()
     wait_until(lambda: not workers & worker_processes().keys(), "the end of the workers")
+
+
+def test_nothing_is_left_of_a_coordinator_that_is_closed(spark, wait_until):
+    # As with one Spark application after another in a process.
+    coordinator = Coordinator(spark)
+    left = weakref.ref(coordinator)
+    coordinator.close()
+    del coordinator
+    wait_until(lambda: gc.collect() >= 0 and left() is None, "the end of the coordinator")
 
 
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGINT"])

@@ -120,6 +120,8 @@ class Coordinator(Service):
         if self._closed.is_set():
             return
         self._closed.set()
+        # A process may have one Spark application after another.
+        atexit.unregister(self.close)
         with self._lock:
             runs, self.runs = list(self.runs.values()), {}
         for run in runs:

@@ -48,7 +48,12 @@ class Epoch:
     configuration: Configuration
 
 
+KEPT = 16
+"""Runs whose last epoch a process of Spark's remembers: it outlives many queries. What it forgets, it asks for."""
+
 _epochs: dict[Key, Epoch] = {}
+"""Those asked for last at the end."""
+
 _callers: dict[str, Caller] = {}
 
 
@@ -72,10 +77,19 @@ def current_epoch(binding: Binding) -> Epoch | None:
     number = int(context.getLocalProperty("streaming.sql.batchId") or 0)
     known = _epochs.get(key)
     if known is None or known.answer.epoch != number:
-        for old in [other for other in _epochs if other.query == query and other.run != key.run]:
-            del _epochs[old]
-        known = _epochs[key] = _ask(binding, key, number, known)
+        known = _ask(binding, key, number, known)
+        remember(key, known)
     return known
+
+
+def remember(key: Key, epoch: Epoch) -> None:
+    """Remember the last epoch of a run, but of no earlier run of its query, and of no run that was long ago."""
+    for old in [other for other in _epochs if other.query == key.query and other.run != key.run]:
+        del _epochs[old]
+    _epochs.pop(key, None)
+    _epochs[key] = epoch
+    while len(_epochs) > KEPT:
+        del _epochs[next(iter(_epochs))]
 
 
 def _ask(binding: Binding, key: Key, number: int, known: Epoch | None) -> Epoch:
