@@ -19,6 +19,10 @@ class DefaultSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The format's name."""
+        from megaphone.engine.spark.process import leave_quietly
+
+        # Spark asks in a process of its own, which it needs no more after that.
+        leave_quietly()
         return "megaphone-state"
 
     def schema(self) -> str:

@@ -20,7 +20,7 @@ from megaphone.dataflow import exchange
 from megaphone.dataflow.native import host_for
 from megaphone.engine.spark.feed import Feed
 from megaphone.engine.spark.messages import FrontierQuestion, ReportMessage
-from megaphone.engine.spark.process import settle_in
+from megaphone.engine.spark.process import leave_quietly, settle_in
 from megaphone.engine.spark.task import Binding, Epoch, Partition, caller_of, current_epoch, mark
 from megaphone.errors import FoldError, ProtocolError
 from megaphone.faults import reach
@@ -32,6 +32,7 @@ def hoster(binding: Binding) -> Partition:
 
     def megaphone_S(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle_in()
+        leave_quietly()
         try:
             yield from host(binding, batches)
         except FoldError as error:

@@ -5,7 +5,13 @@ Neighbours: router.py, host.py and every source of ours run in such processes.
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
+from typing import Any
+
+DAEMON = "pyspark.daemon"
+"""Spark's program that processes of tasks and of plans are forked from."""
 
 _settled = 0
 """How many modules were loaded when this process last settled in."""
@@ -24,11 +30,27 @@ def settle_in() -> None:
 
 
 def leave_quietly() -> None:
-    """Let this process, which belongs to one source of one query, end without a traceback when the query stops.
+    """Let this process, if it is one of Spark's, end without a traceback when Spark hangs up on it.
 
-    Spark hangs up on it, and it then fails twice over to tell Spark so.
+    Spark does so when a query stops, when it cancels a task, and when a process had nothing to do for a minute, as
+    those have that helped to plan a query. The process then fails to answer: over a Unix socket it notices, and tells
+    the terminal at length, though nobody waits for the answer.
     """
-    sys.excepthook = _unless_hung_up
+    main: Any = sys.modules["__main__"]
+    program = getattr(getattr(main, "__spec__", None), "name", "")
+    if program.startswith("pyspark."):
+        sys.excepthook = _unless_hung_up
+    if program == DAEMON and not isinstance(main.worker, partial):
+        # It is called for every task, so this holds from the next one on.
+        main.worker = partial(_work, main.worker)
+
+
+def _work(worker: Callable[..., int], *arguments: Any) -> int:
+    try:
+        return worker(*arguments)
+    except BrokenPipeError:
+        # Not a task's own error: that is sent to the JVM, as long as it listens.
+        return 1
 
 
 def _unless_hung_up(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -14,7 +14,7 @@ from megaphone.configuration import Assignment, Configuration
 from megaphone.dataflow import exchange
 from megaphone.dataflow.records import Records
 from megaphone.dataflow.routing import address, by_worker, worker_of_hashes
-from megaphone.engine.spark.process import settle_in
+from megaphone.engine.spark.process import leave_quietly, settle_in
 from megaphone.engine.spark.task import Binding, Epoch, Partition, current_epoch
 from megaphone.faults import reach
 from megaphone.progress import BEGIN, Time
@@ -28,6 +28,7 @@ def router(binding: Binding, input: int) -> Partition:
 
     def megaphone_F(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle_in()
+        leave_quietly()
         yield from route(binding, input, batches)
 
     return megaphone_F

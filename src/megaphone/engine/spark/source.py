@@ -32,6 +32,7 @@ class ControlSource(DataSource):
 
     def schema(self) -> str:
         """The exchange schema: it joins the records behind F."""
+        leave_quietly()
         return DDL
 
     def streamReader(self, schema: Any) -> "ControlReader":
@@ -44,6 +45,7 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Remember where to ask."""
+        leave_quietly()
         self._address = Address(options["unix"], options.get("tcp"))
         self._secret = options["secret"]
         self._control = options["control"]
@@ -61,7 +63,6 @@ class ControlReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """One further if an epoch is wanted."""
-        leave_quietly()
         self._caller = self._caller or Caller(self._secret)
         bell = Bell(self._control, self._bounded)
         wanted = self._caller.call(self._address, "bell", bell, bool)
