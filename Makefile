@@ -68,8 +68,8 @@ chaos: setup java  ## break a running query in more than two hundred ways, and c
 cluster-test: setup java  ## Spark on three hosts of this machine: one drained, two cut off, nothing lost
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.hosts
 
-soak: setup java  ## ten minutes of a query: does the disk fill up?
-	$(WITH_JAVA) $(PYTEST) -m slow tests/spark/test_chaos.py
+soak: setup java  ## ten minutes of migrations and kills: does anything grow? docs/reliability.md gets the table
+	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.soak --save
 
 demo: setup java  ## a running query whose state moves while you watch
 	$(WITH_JAVA) $(BIN)/python -m megaphone.harness.demo

@@ -8,5 +8,5 @@ trial, saturation            a query under load; a query with all it can take
 recipe, experiment, results  which runs, what they found, which ratios they answer for
 report, page                 pictures, and the evaluation's page
 stage, bench, quiet          `megaphone bench`
-demo, chaos                  `make demo`, `make chaos`
+demo, chaos, hosts, soak     `make demo`, `make chaos`, `make cluster-test`, `make soak`
 """

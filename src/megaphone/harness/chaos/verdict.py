@@ -57,7 +57,7 @@ class Judge:
             self._read.add(path)
             rows = map(json.loads, Path(path).read_text().splitlines())
             self._rows.update((row["digit"], row["total"]) for row in rows)
-        expected = expected_rows(self._records(last))
+        expected = expected_rows(records_read(self._offsets, last))
         lost = sum((expected - self._rows).values())
         doubled = sum((self._rows - expected).values())
         return Verdict(last, sum(self._rows.values()), lost, doubled)
@@ -80,9 +80,11 @@ class Judge:
                 break
         return found
 
-    def _records(self, epoch: int) -> int:
-        lines = (self._offsets / str(epoch)).read_text().splitlines()
-        return next(int(json.loads(line)["record"]) for line in lines if line.startswith('{"record"'))
+
+def records_read(offsets: Path, epoch: int) -> int:
+    """How many records were read by the end of an epoch, as Spark's offset log says."""
+    lines = (offsets / str(epoch)).read_text().splitlines()
+    return next(int(json.loads(line)["record"]) for line in lines if line.startswith('{"record"'))
 
 
 def expected_rows(records: int) -> Counter[tuple[int, int]]:

@@ -78,6 +78,9 @@ def taken(faults: Path, point: str) -> int | None:
 class Warden:
     """One query on one folder, through all its faults."""
 
+    job = "megaphone.harness.chaos.job"
+    """The module of the driver."""
+
     def __init__(self, folder: Path, master: str, settings: dict[str, str], disk: SmallDisk | None = None) -> None:
         """Start it; on a small disk, if there is one."""
         self.folder = folder
@@ -87,7 +90,7 @@ class Warden:
         self.judge = Judge(folder / "output", self.checkpoint / "offsets")
         self.starts = 0
         self._log = (folder / "stderr.log").open("ab")
-        module = [sys.executable, "-m", "megaphone.harness.chaos.job"]
+        module = [sys.executable, "-m", self.job]
         told = [f"{name}={value}" for name, value in settings.items()]
         self._command = [*(disk.enter if disk else []), *module, str(folder), master, *told]
         self._driver: subprocess.Popen[str] | None = None
@@ -104,8 +107,9 @@ class Warden:
             **os.environ,
             "MEGAPHONE_FAULTS": str(self.faults),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "TMPDIR": str(self._temporary()),
+            "TMPDIR": str(self.temporary),
         }
+        environment.pop("XDG_RUNTIME_DIR", None)
         self._driver = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -208,7 +212,7 @@ class Warden:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._log.close()
-        shutil.rmtree(self._temporary(), ignore_errors=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
         return len(left)
 
     def _bury(self) -> None:
@@ -220,7 +224,9 @@ class Warden:
             self._driver.kill()
             self._driver.wait()
 
-    def _temporary(self) -> Path:
+    @property
+    def temporary(self) -> Path:
+        """Where the query has its temporary files, the run directory among them."""
         # A short path: the name of a socket has a hundred bytes.
         path = self.folder / "t"
         path.mkdir(exist_ok=True)
