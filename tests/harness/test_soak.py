@@ -1,7 +1,8 @@
-"""Would catch a soak that finds no leak, or one where there is none, and a lost row that it does not count."""
+"""Would catch a soak that finds no leak, or one where there is none; a lost row it does not count; a page that lies."""
 
 import os
 import subprocess
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from megaphone.harness.soak import census, report
 from megaphone.harness.soak.ledger import Ledger, missing
 from megaphone.harness.soak.measures import MEASURES, AtMost, Flat, Shown, judged
 
+ROOT = Path(__file__).parents[2]
 RECORDS = 3000
 FIGURES = {measure.name: 0.0 for measure in MEASURES}
 JUDGED = [measure for measure in MEASURES if measure.rule != Shown()]
@@ -106,3 +108,19 @@ def test_table_names_what_grows() -> None:
     lines = judged(FIGURES, FIGURES, FIGURES | {"driver: threads": 4096.0})
     (told,) = [line for line in report.text(lines).splitlines() if "grows" in line]
     assert told.split() == ["driver:", "threads", "0", "0", "4,096", "+4", "grows"]
+
+
+def test_page_shows_the_saved_run() -> None:
+    page = (ROOT / report.PAGE).read_text()
+    assert page == report.page(page, report.read(ROOT / report.SAVED))
+
+
+def test_saved_run_was_judged_by_the_rules_there_are() -> None:
+    saved = report.read(ROOT / report.SAVED)
+    points = ({line["name"]: line[point] for line in saved["lines"]} for point in ("start", "middle", "end"))
+    assert [asdict(line) for line in judged(*points)] == saved["lines"]
+
+
+def test_page_without_a_place_for_the_run_is_refused() -> None:
+    with pytest.raises(ValueError, match="no place for the run"):
+        report.page("# Reliability\n", report.read(ROOT / report.SAVED))
