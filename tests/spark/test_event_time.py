@@ -45,6 +45,14 @@ def pids(control):
     return [worker.pid for worker in status.workers]
 
 
+def bins_by_worker(control):
+    (status,) = control.status()
+    assert [len(status.assignment.bins_of(worker.worker)) for worker in status.workers] == [
+        worker.bins for worker in status.workers
+    ]
+    return [worker.bins for worker in status.workers]
+
+
 def last_of(time, data, state, notificator):
     """The times of a bin, as they are applied."""
     return [(row[0], time) for row in data]
@@ -101,9 +109,11 @@ def test_update_waits_until_the_frontier_reaches_its_time(alarms):
     source.send(rows(149))
     running.settle()
     assert (migration.issued, migration.completed) == (1, 0)
+    assert bins_by_worker(control) == [BINS, 0]
     source.send(rows(150))
     running.settle()
     assert migration.wait(120).phase == "done"
+    assert bins_by_worker(control) == [BINS - 1, 1]
 
 
 def test_late_record_is_late_to_a_worker_that_is_new(alarms):

@@ -92,7 +92,7 @@ class Chronicle:
                 "control": self._control,
                 "epochs": count,
                 "workers": workers,
-                "imbalance": round(imbalance(epochs.configuration.last, meter.rates, epochs.workers), 3),
+                "imbalance": round(imbalance(epochs.whereabouts, meter.rates, epochs.workers), 3),
                 "bytesMoved": meter.bytes_moved,
                 "migration": None if migration is None else str(migration),
             },

@@ -48,6 +48,7 @@ class Status:
     """Records of each operator that came behind the frontier, and were not applied."""
     applied: Mapping[str, int]
     assignment: Assignment
+    """Where each bin is; an update for a time that is still to come has not moved it."""
     workers: tuple[WorkerStatus, ...]
     migration: Migration | None
     recoveries: tuple[Recovery, ...] = ()

@@ -379,7 +379,7 @@ def _told(run: Run) -> Status:
         {name: str(operator.output_frontier) for name, operator in operators.items()},
         {name: operator.late for name, operator in operators.items()},
         {name: operator.applied for name, operator in operators.items()},
-        epochs.configuration.last,
+        epochs.whereabouts,
         (),
         epochs.controller.current,
         tuple(epochs.recoveries),
