@@ -200,3 +200,11 @@ def test_migration_under_way_is_not_given_up_because_its_command_is_damaged(atte
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="is truncated or damaged"):
         attempt(2)
+
+
+def test_control_that_was_named_differently_is_told_where_its_state_is(attempt, tmp_path):
+    memoir, epochs = attempt(0)
+    memoir.open(epochs, 0, False)
+    renamed = Memoir(Store(str(tmp_path), "other"), memoir._manifest, {"op": pickle.dumps(SPEC)}, {"op": ("epoch", 1)})
+    with pytest.raises(CheckpointError, match="there is state of control: name the control as it was"):
+        renamed.begin(1, Assignment([0] * BINS))

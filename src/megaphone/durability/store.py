@@ -139,6 +139,10 @@ class Store:
         """Make the folders: only their user may enter."""
         self.folder.make()
 
+    def controls(self) -> list[str]:
+        """The controls that have something in this checkpoint."""
+        return Folder(f"{self.checkpoint}/megaphone").folders("")
+
     # -- small things -------------------------------------------------------------------------------------------
 
     def put(self, name: str, kind: str, message: Any) -> None:

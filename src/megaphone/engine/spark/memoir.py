@@ -127,11 +127,21 @@ class Memoir:
         if epoch > 0:
             raise CheckpointError(
                 f"the query goes on at epoch {epoch}, but {self.store.folder.uri} has no state of its operators; "
-                "start with a new checkpoint location"
+                f"{self._remedy()}start with a new checkpoint location"
             )
         epochs = Epochs(initial, self._manifest.workers, self._clocks)
         obey_all(epochs, self.store, 0, self.store.write_command)
         return epochs
+
+    def _remedy(self) -> str:
+        """What to do where the state may be under another control's name."""
+        others = [control for control in self.store.controls() if control != self.store.control]
+        if not others:
+            return ""
+        return (
+            f"there is state of {' and '.join(others)}: name the control as it was, or leave the name out if it had none "
+            "(one without a name is called control0, control1 and so on); or, without that state, "
+        )
 
     def _resize(self, epochs: Epochs, workers: int) -> None:
         """Go on with another number of workers than before."""
