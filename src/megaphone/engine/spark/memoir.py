@@ -139,8 +139,8 @@ class Memoir:
         if not others:
             return ""
         return (
-            f"there is state of {' and '.join(others)}: name the control as it was, or leave the name out if it had none "
-            "(one without a name is called control0, control1 and so on); or, without that state, "
+            f"there is state of {' and '.join(others)}: name the control as it was, or leave the name out if it had "
+            "none, since one without a name is called control0, control1 and so on; or, without that state, "
         )
 
     def _resize(self, epochs: Epochs, workers: int) -> None:
