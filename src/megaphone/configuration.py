@@ -178,6 +178,21 @@ class Configuration:
         else:
             self._entries.append(entry)
 
+    def take_back(self, time: Time, moves: Iterable[Move]) -> None:
+        """Take the last update back, whose moves were to happen at a time.
+
+        >>> config = Configuration(Assignment([2, 2]))
+        >>> config.insert(Update(Time(8), ((BinId(0), WorkerId(1)),)))
+        >>> config.take_back(Time(8), [Move(BinId(0), WorkerId(2), WorkerId(1))])
+        >>> config.entries
+        ((-9223372036854775808, Assignment([2, 2])),)
+        """
+        *before, (since, last) = self._entries
+        assert since == time
+        owners = last.after((move.bin, move.source) for move in moves)
+        # What changes nothing goes: an update that comes now may be for an earlier time.
+        self._entries = before if before and before[-1][1] == owners else [*before, (since, owners)]
+
     def assignment(self, time: Time) -> Assignment:
         """Who owns what at `time`."""
         for since, assignment in reversed(self._entries):

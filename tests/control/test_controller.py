@@ -19,7 +19,7 @@ def fluid(current=HERE, target=THERE, **options):
 
 def controlled(*plans, now=0):
     controller = Controller(HERE)
-    return controller, [controller.submit(plan, 2, Time(now)) for plan in plans]
+    return controller, [controller.submit(plan, 2, Time(now), number=number) for number, plan in enumerate(plans)]
 
 
 def issue(controller, epoch, now=None):
@@ -230,10 +230,42 @@ def test_failed_migration_says_why_and_takes_those_behind_it_along():
     issue(controller, 0)
     controller.step_completed(Time(1))
     after_one_step = Assignment([1, *HERE.owners.tolist()[1:]])
-    assert controller.fail(after_one_step, "bin 1 cannot travel") is first
+    assert controller.fail(0, after_one_step, "bin 1 cannot travel") is first
     assert (first.phase, first.reason) == ("failed", "bin 1 cannot travel")
     assert str(first) == "fluid failed: 1 of 3 steps, 1 of 3 bins; bin 1 cannot travel"
     assert (second.phase, second.reason) == ("failed", "migration 0, which comes before it, has failed")
     assert (controller.current, controller.expected) == (None, after_one_step)
     first.wait(0)
     second.wait(0)
+
+
+def test_migration_whose_bins_are_not_known_yet_issues_nothing():
+    controller, (migration,) = controlled(fluid())
+    migration.cleared = False
+    assert (issue(controller, 0), controller.ready(Time(0)), controller.uncleared) == (None, False, migration)
+    controller.pause()
+    assert controller.uncleared is migration
+    controller.resume()
+    migration.cleared = True
+    assert (issue(controller, 1), controller.uncleared) == ([0], None)
+
+
+def test_migration_that_fails_with_a_step_in_flight_ends_with_that_step():
+    controller, (first, second) = controlled(fluid(), make_plan(THERE, BACK))
+    issue(controller, 0)
+    controller.fail(0, Assignment([1, 0, 0]), "why")
+    assert (first.phase, second.phase, controller.current, issue(controller, 1)) == ("failed", "failed", first, None)
+    with pytest.raises(PlanError, match="failed already"):
+        controller.resume()
+    controller.cancel(Assignment([1, 0, 0]))
+    controller.step_completed(Time(2))
+    assert (str(first), controller.current) == ("fluid failed: 1 of 3 steps, 1 of 3 bins; why", None)
+
+
+def test_migration_that_fails_while_it_waits_leaves_the_one_before_it_alone():
+    controller, (first, second, third) = controlled(fluid(), make_plan(THERE, BACK), make_plan(BACK, THERE))
+    issue(controller, 0)
+    assert controller.fail(1, Assignment([1, 0, 0]), "why") is second
+    assert [migration.phase for migration in (first, second, third)] == ["running", "failed", "failed"]
+    assert controller.expected == THERE
+    assert controller.fail(1, THERE, "why") is None

@@ -8,6 +8,7 @@ from megaphone.control.epochs import Epochs, Report, input_frontier
 from megaphone.control.plan import Plan, Step
 from megaphone.control.saved import save
 from megaphone.control.strategies import make_plan
+from megaphone.control.travel import Stuck
 from megaphone.errors import PlanError, ProtocolError
 from megaphone.progress import BEGIN, CLOSED, END, OPEN, Frontier, Time
 
@@ -338,3 +339,110 @@ def test_emptied_workers_of_a_migration_behind_which_another_waits_bring_no_epoc
     assert epochs.controller.pause().number == epochs.controller.current.number
     assert epochs.controller.emptied == [1]
     assert not epochs.lets_go_of(map(WorkerId, range(2)))
+
+
+# -- bins that cannot travel -------------------------------------------------------------------------------------------
+
+
+def asking(*plans, operators=BY_EPOCH):
+    """Epochs that issue nothing before it is known which bins can travel, and the migrations by these plans."""
+    epochs = planned(operators)
+    epochs.ask_first()
+    return epochs, [epochs.submit(plan, number=number) for number, plan in enumerate(plans)]
+
+
+def hear_of(epochs, *bins):
+    """Run an epoch in which worker 0 tells of bins that cannot travel."""
+    epochs.open(epochs.epoch + 1)
+    now = Time(epochs.epoch + 1)
+    reports = [Report(WorkerId(0), now, stuck=tuple(Stuck(bin, "why") for bin in bins)), Report(WorkerId(1), now)]
+    epochs.report("count", epochs.epoch, reports, [now], now)
+
+
+def test_nothing_moves_before_it_is_known_which_bins_can_travel():
+    epochs, (first, second) = asking(make_plan(HERE, THERE, "all_at_once"), make_plan(THERE, HERE, "all_at_once"))
+    assert epochs.in_doubt is None
+    every, seen = [0, 1, 2, 3], []
+    for cleared in (None, None, 0, None, 1, None):
+        if cleared is not None:
+            epochs.clear(cleared)
+        wanted = epochs.wants_epoch, epochs.waits_for_answers
+        seen.append((*wanted, moved(run(epochs)), epochs.in_doubt))
+    asked = [(False, True, [], first)] * 2
+    assert seen[:3] == [*asked, (True, False, every, None)]
+    # Only then is the other one's turn.
+    assert seen[3:] == [(True, False, [], second), (True, False, every, None), (True, False, [], None)]
+
+
+def test_paused_migration_that_waits_for_answers_wants_no_epoch():
+    epochs, _ = asking(make_plan(HERE, THERE))
+    run(epochs)
+    epochs.controller.pause()
+    assert not epochs.waits_for_answers
+    assert epochs.in_doubt is not None
+
+
+def test_bin_that_is_told_of_while_its_migration_is_under_way_is_asked_for_again():
+    epochs, (migration,) = asking(make_plan(HERE, THERE, "fluid"))
+    run(epochs)
+    epochs.clear(0)
+    # Bin 0 is on its way; what follows are 1, 2 and 3.
+    for bins, cleared in [((0,), True), ((), True), ((0, 3), False)]:
+        hear_of(epochs, *bins)
+        assert migration.cleared is cleared
+    # The step in flight completes, and no other is issued.
+    assert moved(run(epochs)) == []
+    assert epochs.in_doubt is migration
+
+
+def test_failed_rescale_gives_back_the_workers_that_were_started_for_it():
+    epochs, _ = asking()
+    run(epochs)
+    there = Assignment([0, 1, 2, 3])
+    first = epochs.submit(make_plan(HERE, Assignment([0, 2, 1, 1]), "all_at_once"), 3, number=0)
+    second = epochs.submit(make_plan(epochs.controller.expected, there, "all_at_once"), 4, number=1)
+    assert epochs.wanted == 4
+    epochs.fail(0, "why")
+    assert (first.phase, second.phase, epochs.lets_go_of([])) == ("failed", "failed", True)
+    epochs.let_go()
+    assert (epochs.wanted, epochs.configuration.last, moved(run(epochs))) == (2, HERE, [])
+
+
+def test_step_that_failed_in_an_epoch_is_taken_back_from_every_operator():
+    epochs = planned(TWO)
+    migration = epochs.submit(make_plan(HERE, THERE, "all_at_once", at=Time(20)))
+    for fast, slow in [(10, 10), (30, 15), (40, 20)]:
+        epochs.open(epochs.epoch + 1)
+        report(epochs, "fast", fast)
+        report(epochs, "slow", slow)
+    assert (epochs.residence("fast"), epochs.residence("slow")) == (HERE, HERE)
+    assert epochs.fail(0, "why", epoch=3) is migration
+    plan = epochs.open(3)
+    assert [plan.operators[name].freed for name in TWO] == [(0, 1, 2, 3), ()]
+    assert [plan.operators[name].holds + plan.operators[name].moves for name in TWO] == [(), ()]
+    assert [since for since, _ in plan.configuration] == [BEGIN]
+    assert (epochs.configuration.last, epochs.residence("fast"), epochs.residence("slow")) == (HERE, HERE, HERE)
+    assert (migration.phase, migration.bins_moved, epochs.controller.expected) == ("failed", 0, HERE)
+    # What comes next may be for an earlier time than the step that was taken back.
+    epochs.submit(make_plan(HERE, THERE, "all_at_once"))
+    report(epochs, "fast", 40)
+    report(epochs, "slow", 40)
+    plan = epochs.open(4)
+    assert [(moved(plan, name), plan.operators[name].freed) for name in TWO] == [([0, 1, 2, 3], ())] * 2
+
+
+def test_step_that_is_complete_is_not_taken_back_but_the_one_behind_it_is_not_issued():
+    epochs, (migration,) = asking(make_plan(HERE, THERE, "fluid"))
+    epochs.clear(0)
+    run(epochs)
+    epochs.fail(0, "why", epoch=1)
+    assert (moved(run(epochs)), migration.phase, migration.bins_moved) == ([], "failed", 1)
+    assert epochs.configuration.last == epochs.controller.expected == Assignment([1, 0, 1, 1])
+
+
+def test_epoch_that_was_applied_has_not_failed():
+    epochs, (migration,) = asking(make_plan(HERE, THERE, "all_at_once"))
+    epochs.clear(0)
+    run(epochs)
+    assert epochs.fail(0, "why", epoch=0) is None
+    assert migration.phase == "running"

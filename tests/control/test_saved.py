@@ -104,13 +104,27 @@ def _command(epochs, verb):
     try:
         if verb == "cancel":
             return history(epochs.controller.cancel(epochs.configuration.last))
+        if verb == "hold":
+            return history(_held(epochs.controller))
+        if verb == "fail":
+            last = max((migration.number for migration in epochs.controller.history), default=-1)
+            return history(epochs.fail(last, "why", epochs.epoch + 1))
         return history({"pause": epochs.controller.pause, "resume": epochs.controller.resume}[verb]())
     except PlanError as error:
         return str(error)
 
 
+def _held(controller):
+    """It is not known any more whether its bins can travel."""
+    migration = controller._require()
+    migration.cleared = False
+    return migration
+
+
 def history(migration):
     """A migration to be compared; when it ended is told by a clock that stands."""
+    if migration is None:
+        return None
     if isinstance(migration, MigrationSummary):
         return replace(migration, asked_s=0.0)
     known = {name: getattr(migration, name) for name in Migration.__slots__ if not name.startswith("_")}
@@ -131,7 +145,7 @@ epochs = st.tuples(st.just("epoch"), st.tuples(advance, advance), st.integers(0,
 migrations = st.tuples(
     st.just("migrate"), owners, strategies, st.integers(1, 3), st.integers(0, 2), st.none() | st.integers(0, 12)
 )
-commands = st.tuples(st.just("command"), st.sampled_from(["pause", "resume", "cancel"]))
+commands = st.tuples(st.just("command"), st.sampled_from(["pause", "resume", "cancel", "hold", "fail"]))
 ending = st.tuples(st.just("epoch"), st.just((0, 0)), st.just(0), st.just(True))
 actions = st.lists(st.one_of(epochs, epochs, epochs, migrations, commands), max_size=14)
 

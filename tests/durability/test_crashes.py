@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from pathlib import Path
@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from megaphone.bins import BinId, Bins, WorkerId
 from megaphone.configuration import Assignment, Configuration
 from megaphone.control import targets
+from megaphone.control.controller import GIVEN_UP
 from megaphone.control.epochs import input_frontier
 from megaphone.control.plan import Plan, Step
 from megaphone.control.strategies import make_plan
@@ -55,7 +56,7 @@ from megaphone.engine.spark.memoir import Memoir, obey
 from megaphone.engine.spark.messages import Address, ApplyRequest, Seat
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.tenancy import Lot, Means, Tenancy
-from megaphone.errors import WorkerLost
+from megaphone.errors import FoldError, WorkerLost
 from megaphone.progress import BEGIN, CLOSED, END, Time
 from megaphone.testing import make_records, recompute, recompute_machine
 
@@ -200,7 +201,7 @@ class Fault:
     point: str
     passes: int = 0
     what: str = "die"
-    """die, fail, or all."""
+    """die, fail, all, or stuck: a bin that is to leave cannot, and the query ends."""
     workers: int | None = None
     """With how many the query is started again, if all die."""
 
@@ -225,6 +226,8 @@ class Habits:
     """Every worker is fed twice."""
     backwards: bool = False
     """The last worker is fed first."""
+    answered: bool = True
+    """Before the epoch it became known that bins can travel, if that is asked."""
 
 
 class Pool(Executor):
@@ -298,28 +301,33 @@ class Happened:
 
     rows: list[Any]
     closing: bool
-    commands: list[Command]
-    resizes: list[int]
+    commands: list[tuple[int, Command]]
+    resizes: list[tuple[int, int]]
+    """With the number of the command that it was, if it was one."""
     reopens: bool
+    cleared: dict[int, bool]
+    """Of each migration, whether its bins were known to be able to travel."""
     output: Counter[Any] = field(default_factory=Counter)
 
 
 class Rig:
     """A query without Spark: a driver, its workers, and a checkpoint that outlives them."""
 
-    def __init__(self, root, spec, workers=WORKERS, shuffle=None):
-        self.root, self.spec, self.workers = root, spec, workers
+    def __init__(self, root, spec, workers=WORKERS, shuffle=None, asks=False):
+        self.root, self.spec, self.workers, self.asks = root, spec, workers, asks
         self.clock = "epoch" if spec.by_epoch else "column"
         self.next = 0
         self.history: list[Happened] = []
         self.faults: list[Fault] = []
         self.passed: Counter[str] = Counter()
-        self.commands: list[Command] = []
+        self.commands: list[tuple[int, Command]] = []
+        self.doom: tuple[int, Command] | None = None
+        self.cleared: dict[int, bool] = {}
         self.habits = Habits()
         self.shuffle: Callable[[list[Any]], list[Any]] = shuffle or (lambda payloads: payloads)
         self.current: list[int] = []
         self.everybody_dies: Fault | None = None
-        self.durable_resizes: list[int] = []
+        self.durable_resizes: list[tuple[int, int]] = []
         self.reopens = False
         self.live = False
         self.processes: dict[int, Process] = {}
@@ -360,16 +368,22 @@ class Rig:
         if known is None:
             self.first_workers = workers
         elif known is not None and known.workers != workers:
-            self.resizes.append(workers)
+            self.resizes.append((self.memoir._commands - 1, workers))
+        # What is journalled while its epoch is open counts for who plans that epoch anew.
+        self.commands += [self.doom] if self.doom else []
+        self.doom = None
+        if self.asks:
+            self.epochs.ask_first()
         if len(self.store.numbers("commands")) > before:
             self.durable_resizes = list(self.resizes)
 
     def tell(self, command):
         """A command of the user's, between two epochs."""
-        self.commands.append(command)
         if command.verb == "submit":
             self.epochs.check(Plan.from_json(command.plan))
-        obey(self.epochs, command, self.memoir.command(command))
+        number = self.memoir.command(command)
+        self.commands.append((number, command))
+        obey(self.epochs, command, number)
 
     def run(self, rows, faults=(), closing=False):
         """An epoch, until it is committed."""
@@ -382,11 +396,14 @@ class Rig:
                 fault, self.everybody_dies = self.everybody_dies, None
                 assert fault is not None
                 self.stop(fault.workers)
+            except FoldError:
+                self.stop()
         else:
             raise AssertionError("an epoch that never ends")
         self.faults = []
-        happened = Happened(rows, closing, self.commands, self.resizes, self.reopens, output)
+        happened = Happened(rows, closing, self.commands, self.resizes, self.reopens, self.cleared, output)
         self.history.append(happened)
+        self.doom = None
         self.commands, self.resizes, self.durable_resizes, self.reopens = [], [], [], False
         self.next += 1
         return output
@@ -396,6 +413,9 @@ class Rig:
             self.start()
         self.reach("before-plan")
         needed_from = self.epochs.needed_from
+        if self.habits.answered and (migration := self.epochs.controller.uncleared) is not None:
+            self.epochs.clear(migration.number)
+        self.cleared = {migration.number: migration.cleared for migration in self.epochs.controller.under_way}
         plan = self.memoir.open(self.epochs, self.next, closing)
         self.durable_resizes = list(self.resizes)
         self.memoir.cut(self.next, needed_from, [m.number for m in self.epochs.controller.under_way])
@@ -548,16 +568,26 @@ class Rig:
         if fault.what == "all":
             self.everybody_dies = fault
             raise Died
+        if fault.what == "stuck":
+            self._doom(fault)
         if fault.point in IN_WORKER:
             raise Died if fault.what == "die" else Failed
         if self.processes:
             self.kill(sorted(self.processes)[fault.passes % len(self.processes)])
 
+    def _doom(self, fault):
+        """A bin cannot leave: that is written down before anybody learns of it, and the query ends."""
+        self.workers = fault.workers or self.workers
+        number = self.epochs.controller.current.number
+        command = Command("fail", migration=number, reason="stuck", epoch=self.epochs.epoch)
+        self.doom = self.memoir.command(command), command
+        raise FoldError("stuck")
+
     # -- checks
 
     def states(self):
-        """Every bin's state and what waits in it, whoever has it."""
-        owners = self.residence()
+        """Every bin's state and what waits in it before the epoch that is open, whoever has it."""
+        owners = self.epochs.residence(self.name)
         return {bin: contents(self.process(int(owners[BinId(bin)])).tenancy.host, bin) for bin in range(BINS)}
 
     def residence(self):
@@ -609,14 +639,29 @@ class Reference(LocalEngine):
             self.epochs.reopen()
             for host in self.hosts.values():
                 host.frontier = self.epochs.operators[self.spec.name].frontier
-        # Commands are obeyed before a new attempt looks how many workers it has.
-        for command in happened.commands:
-            obey(self.epochs, command, 0)
-        for workers in happened.resizes:
-            self.resize(workers)
+        # Commands are obeyed before a new attempt looks how many workers it has, which may be a command itself.
+        asked = [(number, False, command) for number, command in happened.commands]
+        asked += [(number, True, workers) for number, workers in happened.resizes]
+        for number, is_resize, what in sorted(asked, key=lambda one: one[:2]):
+            if is_resize:
+                self.resize(number, what)
+            else:
+                obey(self.epochs, what, number)
+                self._free()
+        for migration in self.epochs.controller.under_way:
+            migration.cleared = happened.cleared[migration.number]
         return Counter(map(repr, self._run(happened.rows, happened.closing)))
 
-    def resize(self, workers):
+    def _free(self):
+        """What waits for a bin at a worker where it will not go is with the bin."""
+        for bin in map(BinId, sorted(self.epochs.operators[self.spec.name].freed)):
+            home = self.hosts[self.epochs.configuration.last[bin]]
+            for host in self.hosts.values():
+                if host is not home and bin in host._pending:
+                    host.resident[bin] = True
+                    home.queue(bin, host.release(bin).pending)
+
+    def resize(self, number, workers):
         controller = self.epochs.controller
         target = targets.balanced(controller.expected, workers)
         for worker in range(max(workers, self.epochs.workers)):
@@ -628,7 +673,7 @@ class Reference(LocalEngine):
             return
         moves = tuple(controller.expected.moves_to(target))
         plan = Plan(BINS, (Step(moves),) if moves else (), strategy="all_at_once")
-        obey(self.epochs, Command("submit", plan.to_json(), workers), 0)
+        obey(self.epochs, Command("submit", plan.to_json(), workers), number)
 
     def _host(self, worker):
         host = Host(WorkerId(worker), self.spec.fold, BINS)
@@ -659,14 +704,13 @@ def check_against_reference(rig):
     if not rig.history or not rig.history[-1].closing:
         assert rig.epochs.configuration.entries == reference.epochs.configuration.entries
     rig.processes.clear()
-    rig.epochs._plans.clear()
-    rig.epochs.epoch += 1
+    rig.memoir.open(rig.epochs, rig.next, False)
     assert rig.states() == reference.states()
 
 
 # -- what is drawn ----------------------------------------------------------------------------------------------------
 
-COMMANDS = ["migrate", "pause", "resume", "cancel"]
+COMMANDS = ["migrate", "pause", "resume", "cancel", "fail"]
 keys = st.sampled_from(KEYS)
 times = st.integers(0, 40) | st.just(1000)
 rows = st.lists(st.tuples(keys, times, st.integers(0, 4)), max_size=6)
@@ -678,8 +722,9 @@ workers = st.none() | st.integers(1, 4)
 in_worker = st.builds(Fault, st.sampled_from(IN_WORKER), st.integers(0, 2), st.sampled_from(["die", "fail"]))
 in_driver = st.builds(Fault, st.sampled_from(IN_DRIVER), st.integers(0, 2))
 of_all = st.builds(Fault, st.sampled_from(IN_WORKER + IN_DRIVER), st.integers(0, 1), st.just("all"), workers)
-faults = st.lists(st.one_of(in_worker, in_driver, of_all), max_size=2)
-habits = st.builds(Habits, *[st.booleans()] * 6)
+stuck = st.builds(Fault, st.just("pull-old"), st.integers(0, 2), st.just("stuck"), workers)
+faults = st.lists(st.one_of(in_worker, in_driver, of_all, stuck), max_size=2)
+habits = st.builds(Habits, *[st.booleans()] * 7)
 epochs = st.tuples(st.just("epoch"), rows, rows, faults, habits)
 actions = st.lists(
     st.one_of(
@@ -700,13 +745,15 @@ actions = st.lists(
 
 def follow(rig, action, *details):
     """Do what was drawn, as far as it makes sense now."""
-    if action in COMMANDS and not rig.live:
+    if action in COMMANDS and (not rig.live or rig.doom):
         return
     if action == "epoch":
         *rows, faults, rig.habits = details
         rig.run(timed(rig, rows[: len(rig.spec.inputs)]), faults)
     elif action == "migrate":
         rig.tell(Command("submit", drawn_plan(rig, *details[0]).to_json()))
+    elif action == "note":
+        rig.memoir.command(*details)
     elif action == "catch up":
         rig.catch_up()
     elif action == "kill":
@@ -717,8 +764,8 @@ def follow(rig, action, *details):
         rig.stop(details[0])
     elif action == "close":
         close(rig, *details)
-    elif rig.epochs.controller.current is not None and rig.epochs.controller.current.phase != "cancelled":
-        rig.tell(Command(action))
+    elif (current := rig.epochs.controller.current) is not None and current.phase not in GIVEN_UP:
+        rig.tell(Command(action, **({"migration": current.number, "reason": "why"} if action == "fail" else {})))
 
 
 def timed(rig, inputs):
@@ -741,7 +788,7 @@ def drawn_plan(rig, owners, name, batch, gap, ahead, every_step):
 
 def close(rig, faults=(), habits=None):
     """A bounded run comes to its end, and a new one goes on."""
-    rig.habits = habits or rig.habits
+    rig.habits = replace(habits or rig.habits, answered=True)
     nothing = [[] for _ in rig.spec.inputs]
     rig.run(nothing, faults)
     current = rig.epochs.controller.current
@@ -785,9 +832,9 @@ thorough = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @clocks
 @kinds
 @thorough
-@given(drawn=actions, lateness=st.integers(0, 10))
-def test_any_crashes_give_what_no_crash_gives(kind, clock, drawn, lateness):
-    with rig_of(build(kind, clock, lateness, chained)) as rig:
+@given(drawn=actions, lateness=st.integers(0, 10), asks=st.booleans())
+def test_any_crashes_give_what_no_crash_gives(kind, clock, drawn, lateness, asks):
+    with rig_of(build(kind, clock, lateness, chained), asks=asks) as rig:
         for action in drawn:
             follow(rig, *action)
         rig.run([[] for _ in rig.spec.inputs])
@@ -876,6 +923,38 @@ def test_records_that_wait_for_a_bin_are_not_redone_with_its_old_owner(kind, poi
     held = [epoch_of(("a", 5, 0)), moving(ROUND, ahead=5), epoch_of(("a", 12, 1), ("a", 7, 0)), *EVERYBODY]
     passed = [epoch_of(("a", 8, 0), ("a", 12, 2)), epoch_of(("a", 11, 0)), epoch_of(faults=[Fault(point)])]
     check(kind, "column", *held, *passed, epoch_of(("a", 13, 0)), *EVERYBODY, epoch_of())
+
+
+@kinds
+@pytest.mark.parametrize("killed", [[], EVERYBODY], ids=["at once", "redone"])
+def test_records_that_went_ahead_of_a_bin_that_cannot_leave_are_with_it_again(kind, killed):
+    """They wait at what was to be its next owner, for a move that is taken back, and are redone with it ever after."""
+    held = [epoch_of(("a", 5, 0)), moving(ROUND, ahead=10), epoch_of(("a", 12, 1), ("a", 7, 0))]
+    fault = Fault("pull-old", 0, "stuck")
+    stuck = [epoch_of(("a", 8, 4), ("a", 14, 2)), epoch_of(("a", 15, 0)), epoch_of(faults=[fault])]
+    after = [*killed, epoch_of(("a", 25, 3)), moving(TO_TWO), epoch_of(("a", 26, 0)), *killed]
+    with rig_of(build(kind, "column", 5, chained)) as rig:
+        for action in [*held, *stuck, *after]:
+            follow(rig, *action)
+        failed, moved = rig.epochs.controller.history
+        assert (failed.phase, failed.reason, failed.bins_moved, moved.phase) == ("failed", "stuck", 0, "running")
+        rig.run([[] for _ in rig.spec.inputs])
+        rig.check_recovery()
+        check_against_reference(rig)
+
+
+def test_epoch_that_was_applied_after_all_has_not_failed():
+    """A task is tried again, and this time the state can be pickled."""
+    with rig_of(build("unary", "epoch", 0, chained)) as rig:
+        rig.run([[("a", 0, 0)]])
+        rig.tell(Command("submit", drawn_plan(rig, *moving(TO_ONE)[1]).to_json()))
+        fail = Command("fail", migration=0, reason="stuck", epoch=1)
+        rig.interjections = [("note", fail)]
+        rig.run([[("a", 1, 0)]])
+        rig.stop()
+        rig.run([[("a", 2, 0)]])
+        assert [past.phase for past in rig.epochs.controller.past] == ["done"]
+        check_against_reference(rig)
 
 
 @kinds

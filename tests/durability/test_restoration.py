@@ -1,4 +1,7 @@
-"""Would catch a migration that is forgotten because the driver died, and a command that no restart survives."""
+"""Would catch a migration that is forgotten because the driver died, and a command that no restart survives.
+
+And bins that are not as they were when a step is taken back that some operators had made, and others could not.
+"""
 
 import json
 import pickle
@@ -12,11 +15,12 @@ from megaphone.control.epochs import Report
 from megaphone.control.strategies import make_plan
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.durability.manifest import Manifest, shape_of
+from megaphone.durability.recovery import Request, recover
 from megaphone.durability.restoration import obey
 from megaphone.durability.store import Command, Store
 from megaphone.engine.spark.memoir import Memoir
 from megaphone.errors import CheckpointError
-from megaphone.progress import Time
+from megaphone.progress import CLOSED, Time
 
 BINS = 4
 SPEC = key_operator("op", Input(pa.schema([("k", pa.int64())]), ("k",)), max, pa.schema([("k", pa.int64())]))
@@ -136,6 +140,7 @@ UNFIT = {
     "no plan": (msgspec.msgpack.encode(Command("submit")), "a migration without a plan"),
     "no command": (b"\xc1", "is not a command this Megaphone knows"),
     "no such verb": (raw(verb="jump"), "no command named 'jump'"),
+    "failure of nothing": (raw(verb="fail"), "a failure of no migration"),
     "gap that is no whole number": (raw(gap=0.5), "malformed plan: Expected `int`, got `float` - at `$.gap`"),
     "gap beyond all numbers": (raw(gap=2**70), "malformed plan: "),
     "gap beyond all epochs": (raw(gap=2**40), "a gap of 1099511627776 epochs"),
@@ -208,3 +213,69 @@ def test_control_that_was_named_differently_is_told_where_its_state_is(attempt, 
     renamed = Memoir(Store(str(tmp_path), "other"), memoir._manifest, {"op": pickle.dumps(SPEC)}, {"op": ("epoch", 1)})
     with pytest.raises(CheckpointError, match="there is state of control: name the control as it was"):
         renamed.begin(1, Assignment([0] * BINS))
+
+
+# -- a step that is taken back -----------------------------------------------------------------------------------------
+
+WORDS = pa.schema([("word", pa.string()), ("at", pa.int64())])
+
+
+def digest(word, at, state):
+    """Tells in which order records came."""
+    state = ((state or 0) * 31 + at) % 1_000_003
+    return state, [(word, state)]
+
+
+def operators():
+    """The second one is behind the first."""
+    output = pa.schema([("word", pa.string()), ("n", pa.int64())])
+    return [
+        key_operator(name, Input(WORDS, ("word",), "at", lateness), digest, output, None)
+        for name, lateness in (("first", 0), ("second", 10))
+    ]
+
+
+BATCHES = [[(word, at + late) for word in "abcdefgh" for late in (-9, 0)] for at in (20, 32, 38, 43)]
+
+
+def test_step_that_one_operator_had_made_is_taken_back_when_another_cannot_make_it(stored_query, tmp_path):
+    specs, reference = operators(), stored_query(*operators(), checkpoint=tmp_path / "reference")
+    query = stored_query(*specs)
+    plan = make_plan(query.epochs.controller.expected, Assignment([1] * 8), "all_at_once", at=Time(30))
+    command = Command("submit", plan.to_json())
+    number = query.memoir.command(command)
+    obey(query.epochs, command, number)
+    query.run(*BATCHES)
+    reference.run(*BATCHES)
+    moves = {spec.name: query.epochs.residence(spec.name) for spec in specs}
+    assert moves == {"first": Assignment([1] * 8), "second": Assignment([0, 1] * 4)}
+    # Now the second one would follow.
+    query.memoir.open(query.epochs, 4, False)
+    assert query.epochs.residence("second") != query.epochs.configuration.last
+    query.memoir.command(Command("fail", migration=number, reason="stuck", epoch=4))
+    memoir = again(query)
+    epochs = memoir.begin(4, Assignment([0, 1] * 4))
+    assert (str(epochs.controller.past[-1]), epochs.controller.current) == (
+        "all_at_once failed: 0 of 1 steps, 0 of 4 bins; stuck",
+        None,
+    )
+    memoir.open(epochs, 4, False)
+    for spec in specs:
+        for worker in (0, 1):
+            owned = epochs.residence(spec.name).bins_of(worker)
+            assert owned.tolist() == list(range(worker, 8, 2))
+            request = Request(spec.name, worker, spec, 8, owned, 3, followed=True)
+            assert ended(recover(query.store, request).host) == ended(reference.hosts[spec.name, worker])
+
+
+def again(query):
+    shapes = {spec.name: shape_of(spec, ("word",)) for spec in query.specs}
+    pickled = {spec.name: pickle.dumps(spec) for spec in query.specs}
+    clocks = {spec.name: ("column", 1) for spec in query.specs}
+    return Memoir(query.store, Manifest(8, 2, shapes), pickled, clocks)
+
+
+def ended(host):
+    """The states when everything that waits has been applied."""
+    host.advance(CLOSED)
+    return {bin: state for bin, state in host.states.items() if state}

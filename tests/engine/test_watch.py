@@ -416,7 +416,7 @@ def test_migration_that_does_not_succeed_is_answered_too(folder, query):
     controller = query.engine.epochs.controller
     endings = {
         "cancelled": lambda: controller.cancel(HERE),
-        "failed": lambda: controller.fail(HERE, "bin 3 cannot travel"),
+        "failed": lambda: controller.fail(0, HERE, "bin 3 cannot travel"),
         "interrupted": controller.interrupt,
     }
     with watching(folder, query):

@@ -29,6 +29,9 @@ HISTORY = 100
 MAX_REASON = 1000
 """Characters of a reason that are remembered."""
 
+GIVEN_UP: tuple[Phase, ...] = ("cancelled", "failed")
+"""Phases in which no further step is issued; a step in flight still completes."""
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationSummary:
@@ -90,6 +93,10 @@ class Migration:
     ended_s: float | None = None
     reason: str | None = None
     """Why it failed."""
+    cleared: bool = True
+    """Is it known that the bins can travel that it has still to move, or has it been waited for in vain?"""
+    workers_before: int | None = None
+    """How many workers there were before a rescale; if it fails, those that were started for it are not needed."""
     _ended: Event = field(default_factory=Event, repr=False)
     _sums: list[int] | None = field(default=None, repr=False)
     """Bins that have moved after so many steps."""
@@ -175,7 +182,7 @@ class Controller:
         self._in_flight = False
         self.resume_at: Time | None = None
         self.emptied: list[int] = []
-        """By rescales that are done and have not been acted on: from which numbers on workers have nothing to do."""
+        """By rescales that have ended and were not acted on: from which numbers on workers may have nothing to do."""
         self.ended: Counter[Phase] = Counter()
         """How many migrations have ended, by how, since the query was first started."""
         self._past: deque[MigrationSummary] = deque(maxlen=HISTORY)
@@ -249,10 +256,12 @@ class Controller:
         self.resume_at = resume_at
         self._queue = deque(migrations)
         self._in_flight = in_flight
-        self._expected = current
-        for migration in self._queue:
-            for step in self._left(migration) if migration.phase != "cancelled" else ():
-                self._expected = self._expected.after((move.bin, move.target) for move in step.moves)
+        self._expect_from(current)
+
+    def _expect_from(self, current: Assignment) -> None:
+        going_on = (migration for migration in self._queue if migration.phase not in GIVEN_UP)
+        steps = (step for migration in going_on for step in self._left(migration))
+        self._expected = current.after((move.bin, move.target) for step in steps for move in step.moves)
 
     def remember(self, past: Iterable[MigrationSummary]) -> None:
         """Remember migrations that had ended before; how many there were is known already."""
@@ -284,8 +293,15 @@ class Controller:
         self.resume_at = Time(epoch + migration.plan.gap)
         migration.completed = migration.issued
         migration.bytes_moved += bytes_moved
-        if migration.phase == "cancelled" or migration.completed == len(migration.plan.steps):
-            self._finish("cancelled" if migration.phase == "cancelled" else "done")
+        if migration.phase in GIVEN_UP:
+            self._finish(migration.phase, migration.reason)
+        elif migration.completed == len(migration.plan.steps):
+            self._finish("done")
+
+    def take_back(self) -> None:
+        """The step in flight will not happen, after all."""
+        migration = self._queue[0]
+        migration.issued, self._in_flight = migration.completed, False
 
     def check_told(self, verb: str) -> None:
         """Refuse to pause, resume or cancel what is not there, or has been cancelled."""
@@ -311,20 +327,26 @@ class Controller:
         migration = self._require()
         while len(self._queue) > 1:
             self._end(self._queue.pop(), "cancelled")
-        migration.phase = "cancelled"
+        if migration.phase != "failed":
+            migration.phase = "cancelled"
         self._expected = current
         if not self._in_flight:
-            self._finish("cancelled")
+            self._finish(migration.phase, migration.reason)
         return migration
 
-    def fail(self, current: Assignment, reason: str) -> Migration:
-        """End the migration under way, of which no step is in flight, and those that started from its end."""
-        migration = self._require()
-        assert not self._in_flight
-        while len(self._queue) > 1:
-            self._end(self._queue.pop(), "failed", f"migration {migration.number}, which comes before it, has failed")
-        self._expected = current
-        self._finish("failed", reason)
+    def fail(self, number: int, current: Assignment, reason: str) -> Migration | None:
+        """End a migration, once its step in flight has completed, and those that started from its end."""
+        migration = next((migration for migration in self._queue if migration.number == number), None)
+        if migration is None:
+            return None
+        while self._queue[-1] is not migration:
+            self._end(self._queue.pop(), "failed", f"migration {number}, which comes before it, has failed")
+        migration.phase, migration.reason = "failed", reason
+        if migration is not self._queue[0]:
+            self._end(self._queue.pop(), "failed", reason)
+        elif not self._in_flight:
+            self._finish("failed", reason)
+        self._expect_from(current)
         return migration
 
     def reject(self, number: int, reason: str, plan: Plan) -> Migration:
@@ -340,6 +362,13 @@ class Controller:
             self._end(self._queue.popleft(), "interrupted", reason)
 
     @property
+    def uncleared(self) -> Migration | None:
+        """The migration that issues no step before it is known whether its bins can travel."""
+        migration = self.current
+        waits = migration is not None and not migration.cleared and migration.phase not in GIVEN_UP
+        return migration if waits and not self._in_flight else None
+
+    @property
     def left(self) -> tuple[Step, ...]:
         """What the migration under way has still to issue."""
         return () if self.current is None else tuple(self._left(self.current))
@@ -347,7 +376,7 @@ class Controller:
     def _next(self) -> list[Step]:
         """The steps of the plan that would be issued together."""
         migration = self.current
-        if migration is None or migration.phase in ("paused", "cancelled"):
+        if migration is None or migration.phase in ("paused", *GIVEN_UP) or not migration.cleared:
             return []
         together: list[Step] = []
         bins: set[BinId] = set()
@@ -376,15 +405,15 @@ class Controller:
         # Its plan may be large, and is of no use any more but to who holds the migration.
         self._past.append(migration.summary)
         self.ended[phase] += 1
-        if phase == "done" and migration.then_workers not in (None, *self.emptied):
-            assert migration.then_workers is not None
-            self.emptied.append(migration.then_workers)
+        workers = {"done": migration.then_workers, "failed": migration.workers_before}.get(phase)
+        if workers is not None and workers not in self.emptied:
+            self.emptied.append(workers)
 
     def _stoppable(self) -> Migration:
         migration = self._require()
-        # Between cancel and the end of its last step it is still current: pausing would bring it back to life.
-        if migration.phase == "cancelled":
-            raise PlanError("the migration under way is cancelled already; its last step is still to complete")
+        # Until its last step has completed it is still current: pausing would bring it back to life.
+        if migration.phase in GIVEN_UP:
+            raise PlanError(f"the migration under way is {migration.phase} already; its last step is still to complete")
         return migration
 
     def _require(self) -> Migration:

@@ -40,6 +40,8 @@ class OperatorPlan:
     """Largest time seen on each input before the epoch."""
     moves: tuple[Move, ...]
     holds: tuple[tuple[BinId, Time], ...]
+    freed: tuple[BinId, ...] = ()
+    """Bins that were held, but are not to leave any more: what waits for them at their next owner is theirs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Operator:
     """By the reports of the epoch that is open, the first epoch whose input each worker needs."""
     late: int = 0
     applied: int = 0
+    freed: set[BinId] = field(default_factory=set)
+    """Bins of moves that were taken back since the last epoch was opened."""
 
     def __post_init__(self) -> None:
         self.seen = [BEGIN] * self.inputs
@@ -152,6 +156,9 @@ class Epochs:
         self.bytes_moved = 0
         self.recoveries: deque[Recovery] = deque(maxlen=RECOVERIES)
         self.meter = Meter(operators, len(initial))
+        self.heard = False
+        """Has every worker reported an epoch since the query was started?"""
+        self._asks = False
 
     @property
     def now(self) -> Time:
@@ -190,6 +197,8 @@ class Epochs:
         """Accept a plan that was checked, or refuse it and change nothing."""
         self.check_still(checked)
         migration = self.controller.accept(checked.plan, checked.end, checked.then_workers, number)
+        migration.cleared = not self._asks
+        migration.workers_before = None if checked.then_workers is None else self.workers
         self.workers = checked.workers
         return migration
 
@@ -240,11 +249,20 @@ class Epochs:
                 state.applied += report.applied
                 self.bytes_moved += report.bytes_in
                 state.kept_from[report.worker] = report.kept_from
+                if report.stuck:
+                    self._hear_of_stuck(report.stuck)
                 self.recoveries.extend(report.recoveries)
         if before and not self.silent:
             self._all_have_reported()
 
+    def _hear_of_stuck(self, stuck: Iterable[Stuck]) -> None:
+        current, bins = self.controller.current, {one.bin for one in stuck}
+        if self._asks and current is not None:
+            # It could travel when it was asked for.
+            current.cleared &= not any(move.bin in bins for step in self.controller.left for move in step.moves)
+
     def _all_have_reported(self) -> None:
+        self.heard = True
         took = self.meter.all_have_reported(self._moving)
         migration = self.controller.current
         if self._complete and migration is not None and migration.plan.latency_target is not None:
@@ -296,6 +314,12 @@ class Epochs:
         return due or self._complete or self.controller.ready(self.now)
 
     @property
+    def waits_for_answers(self) -> bool:
+        """Will a step be issued when it is known which bins can travel?"""
+        migration = self.controller.uncleared
+        return migration is not None and migration.phase != "paused"
+
+    @property
     def _complete(self) -> bool:
         """Has the step in flight happened on every operator?"""
         return self.happened == set(self.operators)
@@ -333,6 +357,47 @@ class Epochs:
         self.version += 1
         for operator in self.operators.values():
             operator.pending.add(Reconfiguration(at, step.moves))
+
+    def ask_first(self) -> None:
+        """Issue no step of a migration before it is known which of its bins can travel: somebody asks the workers."""
+        self._asks, self.heard = True, False
+        for migration in self.controller.under_way:
+            migration.cleared = False
+
+    @property
+    def in_doubt(self) -> Migration | None:
+        """The migration of which the workers are to be asked; not before they have done an epoch."""
+        return self.controller.uncleared if self.heard else None
+
+    def clear(self, number: int) -> None:
+        """Let a migration issue its steps, if it is still under way."""
+        migration = self.controller.uncleared
+        if migration is not None and migration.number == number:
+            migration.cleared = True
+
+    def fail(self, number: int, reason: str, epoch: int | None = None) -> Migration | None:
+        """End a migration as failed, and those behind it; None if it has ended already.
+
+        If it is for an epoch whose moves failed, the step in flight is taken back, so that it can be planned without:
+        nobody may have any bin. If that epoch was applied after all, nothing has failed.
+        """
+        if epoch is not None and self.epoch >= epoch:
+            return None
+        if epoch is not None and self.controller.in_flight and not self._complete:
+            self._take_back()
+        return self.controller.fail(number, self.configuration.last, reason)
+
+    def _take_back(self) -> None:
+        """Undo the step in flight, also where it has happened: nobody has any bin at present."""
+        self.controller.take_back()
+        for operator in self.operators.values():
+            if operator.pending:
+                step = operator.pending.take_back()
+                operator.freed |= {move.bin for move in step.moves}
+        self.configuration.take_back(step.time, step.moves)
+        self.happened.clear()
+        self.bytes_moved = 0
+        self.version += 1
 
     def reopen(self) -> None:
         """Go on in a new run: inputs that had ended are open again, where they were before."""
@@ -391,7 +456,8 @@ class Epochs:
         if len(operator.pending) < before:
             self.happened.add(name)
         holds = tuple(operator.pending.holds().items())
-        return OperatorPlan(operator.frontier.bound, tuple(operator.seen), moves, holds)
+        freed, operator.freed = tuple(sorted(operator.freed)), set()
+        return OperatorPlan(operator.frontier.bound, tuple(operator.seen), moves, holds, freed)
 
     def _movers(self, plans: Iterable[OperatorPlan]) -> set[WorkerId]:
         return {worker for plan in plans for move in plan.moves for worker in (move.source, move.target)}

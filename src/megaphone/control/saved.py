@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from megaphone.bins import WorkerId
+from megaphone.bins import BinId, WorkerId
 from megaphone.configuration import Configuration
 from megaphone.control.controller import Migration, Phase
 from megaphone.control.epochs import Clock, Epochs
@@ -32,6 +32,9 @@ class SavedMigration:
     asked_s: float
     began_s: float | None
     stride: int = 1
+    reason: str | None = None
+    cleared: bool = True
+    workers_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class SavedOperator:
     late: int
     applied: int
     pending: tuple[Reconfiguration, ...]
+    freed: tuple[BinId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ def save(epochs: Epochs) -> Saved:
             operator.late,
             operator.applied,
             tuple(operator.pending),
+            tuple(sorted(operator.freed)),
         )
         for name, operator in epochs.operators.items()
     }
@@ -113,6 +118,7 @@ def restore(
         operator.frontier, operator.open_frontier = Frontier(was.frontier), Frontier(was.open_frontier)
         operator.seen, operator.late, operator.applied = list(was.seen), was.late, was.applied
         operator.output = {WorkerId(worker): time for worker, time in was.output.items()}
+        operator.freed = set(was.freed)
         for reconfiguration in was.pending:
             operator.pending.add(reconfiguration)
     migrations = [_restore_migration(migration, plan_of(migration.number)) for migration in saved.migrations]
@@ -132,6 +138,9 @@ def _save_migration(migration: Migration) -> SavedMigration:
         migration.asked_s,
         migration.began_s,
         migration.stride,
+        migration.reason,
+        migration.cleared,
+        migration.workers_before,
     )
 
 
@@ -147,4 +156,7 @@ def _restore_migration(saved: SavedMigration, plan: Plan) -> Migration:
         saved.stride,
         saved.asked_s,
         saved.began_s,
+        reason=saved.reason,
+        cleared=saved.cleared,
+        workers_before=saved.workers_before,
     )

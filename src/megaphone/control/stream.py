@@ -44,6 +44,10 @@ class Pending:
         """Append one; times do not decrease."""
         self._queue.append(reconfiguration)
 
+    def take_back(self) -> Reconfiguration:
+        """The last one is not to happen any more."""
+        return self._queue.pop()
+
     def on_output_frontier(self, frontier: Frontier) -> Iterator[Move]:
         """Let every reconfiguration happen that the operator has caught up with.
 

@@ -26,7 +26,7 @@ from megaphone.durability.trust import Judge, tell_once
 from megaphone.errors import CheckpointError
 from megaphone.printing import printable
 
-VERSION = 3
+VERSION = 4
 """Of every file here. A reader refuses what it does not know."""
 
 BLOCK = 64

@@ -46,6 +46,8 @@ class Request:
     wanted: Bins
     """Those to recover."""
     epoch: int
+    followed: bool = False
+    """Is the next epoch planned, and about to be applied? Then the bins are as its plan takes them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,9 @@ class _Recovery:
         self._snapshots = sorted(self._find_snapshots(), reverse=True)
         # They come epoch by epoch, and bin by bin: those of one file after each other.
         self._read_snapshot = lru_cache(maxsize=2)(partial(store.read_snapshot, request.operator))
+        # Before the first epoch no bin has been held.
+        followed = request.followed and request.epoch >= 0
+        self._freed_next = self._freed(request.epoch + 1) if followed else set[int]()
         self._held_from = self._find_holds()
 
     def alone(self) -> Recovered:
@@ -112,6 +117,7 @@ class _Recovery:
             self._install(before=epoch)
             self._redo_epoch(epoch, early, logs[epoch])
         self._install(before=self._request.epoch + 1)
+        self._join(self._freed_next)
         self._host.fold = self._request.spec.fold
         self._host.unhold()
         return Recovered(self._host, self._ledger, max(0, self._request.epoch + 1 - first))
@@ -136,13 +142,19 @@ class _Recovery:
         """For each bin that is to move: since which epoch. From then on its next owner keeps the records it gets."""
         held_from: npt.NDArray[np.int64] = np.full(self._request.bins, NOT_HELD)
         epoch = self._request.epoch
+        freed = self._freed_next
         coming: set[int] | None = None
         while epoch in self._attempts and (coming is None or coming):
-            held = {int(bin) for bin, _ in self._plan(epoch).operators[self._request.operator].holds}
+            held = {int(bin) for bin, _ in self._plan(epoch).operators[self._request.operator].holds} - freed
             coming = held if coming is None else coming & held
             held_from[list(coming)] = epoch
+            freed = self._freed(epoch)
             epoch -= 1
         return held_from
+
+    def _freed(self, epoch: int) -> set[int]:
+        """The bins that were to move before an epoch, and are not any more with it."""
+        return set(map(int, self._plan(epoch).operators[self._request.operator].freed))
 
     def _install(self, before: int) -> None:
         """Take in the bins whose snapshots are from before an epoch."""
@@ -161,8 +173,8 @@ class _Recovery:
         plan = self._plan(epoch)
         told = plan.operators[self._request.operator]
         self._host.fold = self._spec(plan.attempt).fold
-        for move in told.moves:
-            self._move(move.bin)
+        self._join(told.freed)
+        self._join(move.bin for move in told.moves)
         holds: npt.NDArray[np.int64] = np.full(self._request.bins, END)
         for bin, at in told.holds:
             holds[bin] = at
@@ -180,11 +192,12 @@ class _Recovery:
             host.advance(Frontier(frontier))
             self._ledger.touch(host.touched, epoch)
 
-    def _move(self, bin: BinId) -> None:
-        """A bin has come to its next owner, where records have been waiting for it."""
-        if self._host.resident[bin]:
-            self._ahead.resident[bin] = True
-            self._host.queue(bin, self._ahead.release(bin).pending)
+    def _join(self, bins: Iterable[int]) -> None:
+        """Bins are with their next owner, where records have been waiting for them, or will never go there."""
+        for bin in map(BinId, bins):
+            if self._host.resident[bin]:
+                self._ahead.resident[bin] = True
+                self._host.queue(bin, self._ahead.release(bin).pending)
 
     def _takes(self, file: LogFile, epoch: int, early: Mask) -> Mask:
         """The bins whose records in a log entry are with them, or wait here."""

@@ -112,11 +112,15 @@ def _refit(command: Command, current: Assignment) -> Command:
     return replace(command, plan=replace(plan, steps=tuple(steps)).to_json())
 
 
-def obey(epochs: Epochs, command: Command, number: int) -> Migration:
-    """Do what a command says; refuse it as it would have been refused."""
+def obey(epochs: Epochs, command: Command, number: int) -> Migration | None:
+    """Do what a command says, or refuse it as it would have been refused; None if it means nothing any more."""
     controller = epochs.controller
     if command.verb == "submit":
         return epochs.submit(_plan_in(command), command.workers, number)
+    if command.verb == "fail":
+        if command.migration is None or command.reason is None:
+            raise PlanError("a failure of no migration, or for no reason")
+        return epochs.fail(command.migration, command.reason, command.epoch)
     if command.verb == "cancel":
         return controller.cancel(epochs.configuration.last)
     if command.verb in TOLD:

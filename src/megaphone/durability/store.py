@@ -56,11 +56,16 @@ class StoredPlan:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One wish of the user's, in the order in which they came."""
+    """One wish of the user's, or a migration that has failed, in the order in which they came."""
 
     verb: str
     plan: str | None = None
     workers: int | None = None
+    migration: int | None = None
+    """Of `fail`, the migration that has failed."""
+    reason: str | None = None
+    epoch: int | None = None
+    """Of `fail`, the epoch whose moves have failed, if it was not before one."""
 
 
 REACH = 64

@@ -203,6 +203,7 @@ class Run:
             # Refused before it is written down.
             self.epochs.controller.check_told(verb)
             migration = obey(self.epochs, Command(verb), self._memoir.command(Command(verb)))
+            assert migration is not None
         self._tell_command(verb, migration)
         return migration
 

@@ -106,7 +106,7 @@ class Tenancy:
         """Recover: forget everything, and take it from the checkpoint."""
         with self._leaving_lock:
             lot = self._means.ask()
-            request = Request(self.operator, self.worker, lot.spec, lot.bins, lot.owned, lot.epoch)
+            request = Request(self.operator, self.worker, lot.spec, lot.bins, lot.owned, lot.epoch, followed=True)
             recovered = self._recovered(recover, request)
             self.spec = lot.spec
             self.epoch = lot.epoch
@@ -283,6 +283,7 @@ class Tenancy:
             len(self._held),
             np.array(arrival.bins, np.int64),
             epoch - 1,
+            followed=True,
         )
         recovered = self._recovered(recover_bins, request)
         for bin in arrival.bins:
