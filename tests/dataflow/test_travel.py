@@ -29,7 +29,7 @@ class Refuses:
     """Says so itself."""
 
     def __reduce__(self):
-        raise ValueError("not\nme " + "x" * 1000)
+        raise ValueError("not\nme \ud800 " + "x" * 1000)
 
 
 def lines():
@@ -76,7 +76,7 @@ def test_state_that_can_be_packed_can_travel(state):
 
 def test_reason_is_one_short_line():
     reason = obstacle(Refuses())
-    assert reason.startswith("ValueError: not me xxx")
+    assert reason.startswith("ValueError: not me \\ud800 xxx")
     assert len(reason) <= MAX_REASON + 3
 
 

@@ -503,6 +503,7 @@ class Rig:
                 lambda: self._lot(worker),
                 self._pull,
                 lambda arrival: True,
+                lambda epoch, stuck: None,
             )
             tenancy = Tenancy(WorkerId(worker), self.name, means)
             self.processes[worker] = Process(self.incarnations, tenancy, pool)

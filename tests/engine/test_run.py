@@ -182,6 +182,7 @@ def test_command_that_is_refused_is_not_written_down(run, commands):
         run.tell("cancel")
     assert commands() == []
     run.submit(to([1] * BINS))
+    run.epochs.clear(0)
     run.plan(PlanQuestion(KEY, 0, -1, "driver"))
     run.tell("cancel")
     with pytest.raises(PlanError, match="cancelled already"):

@@ -206,9 +206,9 @@ def test_process_that_failed_in_an_epoch_begins_it_anew(worker, coordinator):
     assert feed(worker, ["a"])[0] == [{"word": "a", "n": 1}]
 
 
-def travel(address, *bins, patient=True):
+def travel(address, *bins):
     """Ask a worker which bins can travel."""
-    return Caller("secret").call(address, "travel", TravelQuestion("op", list(bins), patient), TravelAnswer)
+    return Caller("secret").call(address, "travel", TravelQuestion("op", list(bins), 2.0), TravelAnswer)
 
 
 def test_worker_knows_which_bins_cannot_travel_and_why(worker):

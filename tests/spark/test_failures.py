@@ -165,21 +165,30 @@ def test_fold_whose_rows_do_not_fit_fails_the_query_and_says_why(control, feed, 
     assert "(1, 'many')" in first
 
 
-def test_state_that_cannot_travel_fails_the_query_and_says_why(control, feed, start):
+def test_state_that_cannot_travel_fails_its_migration_and_the_query_goes_on(control, feed, start):
+    """Of two operators that move together, one has such states."""
     source = feed("k long")
 
     def hoard(time, data, state, notificator):
         state["lock"] = threading.Lock()
-        return ()
+        for row in data:
+            state[row.k] = state.get(row.k, 0) + 1
+            yield row.k, state[row.k]
 
-    running = start(megaphone.unary(control, source.frame, "k", hoard, OUT, name="hoard"))
+    counts = megaphone.state_machine(control, source.frame, "k", count, OUT, name="count")
+    running = start(megaphone.unary(control, counts, "k", hoard, OUT, name="hoard"))
     source.send([(key,) for key in range(30)])
     running.settle()
-    bin = 0
-    control.migrate({bin: 1}, "all_at_once")
-    told = failure(running)
-    first = next(line for line in told.splitlines() if "FoldError" in line)
-    assert re.search(rf"state of operator hoard in bin {bin} .*cannot pickle", first)
+    reason = r"state of operator hoard in bin \d on worker \d cannot travel: .*cannot pickle '_thread.lock'"
+    assert re.search(f"; it would fail: {reason}", str(control.plan("rescale", workers=3)))
+    migration = control.rescale(3, "fluid").wait(60)
+    assert (migration.phase, migration.bins_moved) == ("failed", 0)
+    assert re.match(reason, migration.reason)
+    source.send([(key,) for key in range(30)])
+    running.settle()
+    assert {tuple(row) for row in running.outputs} == {(key, n) for key in range(30) for n in (1, 2)}
+    # The worker that was started for it is let go.
+    running.until(lambda: len(control.status()[0].workers) == 2)
 
 
 def test_null_in_the_time_column_fails_the_query_and_says_why(control, feed, start):

@@ -115,6 +115,37 @@ def test_killed_worker_is_replaced_and_nothing_is_lost(spark, feed, start, strat
     assert len(control.status()[0].workers) == 3
 
 
+def test_state_that_cannot_travel_any_more_when_its_step_comes_fails_the_query_only_once(
+    spark, feed, again, wait_until
+):
+    """It used to fail at every start: the epoch was planned with the same move time and again."""
+
+    def hoard(key, _, state):
+        n = (state[0] if state else 0) + 1
+        return (n, (letter for letter in "ab") if n > 1 else None), [(key, n)]
+
+    source = feed("k long")
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    running = again(machine(control, source.frame, hoard))
+    source.send([(key,) for key in range(KEYS)])
+    running.settle()
+    (before,) = control.status()
+    migration = control.update([1 - owner for owner in before.assignment.owners], at=before.epoch + 2)
+    wait_until(lambda: migration.cleared)
+    source.send(*[[(key,) for key in range(KEYS)]] * 2)
+    with pytest.raises(Exception, match=r"FoldError: state of operator count .* cannot travel"):
+        running.settle()
+    assert migration.wait(60).phase == "failed"
+    control = megaphone.Control(spark, workers=2, bins=BINS)
+    running = again(machine(control, source.frame, hoard))
+    source.send(some(0))
+    running.settle()
+    (status,) = control.status()
+    assert [(past.phase, past.reason) for past in control.history()] == [("failed", migration.reason)]
+    assert status.assignment == before.assignment
+    assert Counter(map(tuple, running.outputs)) == everything(source.sent)
+
+
 @pytest.mark.parametrize("workers", [2, 1, 5])
 def test_restarted_query_continues_whatever_its_workers(spark, feed, again, workers):
     source = feed("k long")

@@ -85,12 +85,15 @@ class Estimate:
     """The part of the bins whose size was measured; the others are assumed to be as large as those."""
     not_before: Time | None = None
     """The time that the last step waits for, if it is still to come."""
+    obstacle: str | None = None
+    """Why it would fail, as far as that is known."""
 
     def __str__(self) -> str:
         amount = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e5 else f"{self.bytes / 1e3:.1f} kB"
         size = f"about {amount}" if self.measured else "an unknown number of bytes"
         end = f", not before time {self.not_before}" if self.seconds is None else f" and {self.seconds:.1f} s"
-        return f"{size} in {self.steps} steps{end}"
+        would = f"; it would fail: {self.obstacle}" if self.obstacle else ""
+        return f"{size} in {self.steps} steps{end}{would}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ export class Migration {
     $("progress").max = shown?.bins || 1;
     $("progress").value = shown?.bins_moved ?? 0;
     $("left").textContent = shown ? left(shown, waiting) : "";
-    const running = migration !== null && migration.phase !== "cancelled";
+    const running = migration !== null && !["cancelled", "failed"].includes(migration.phase);
     $("pause").disabled = !running || migration.phase === "paused";
     $("resume").disabled = !running || migration.phase !== "paused";
     $("cancel").disabled = !running;
@@ -48,7 +48,7 @@ function heading(one) {
 
 function left(one, waiting) {
   const moved = `${one.bins_moved} of ${one.bins} bins, ${size(one.bytes_moved)} moved`;
-  if (one.ended_s !== null) return moved;
+  if (one.ended_s !== null) return one.reason ? `${moved}; ${one.reason}` : moved;
   const queue = waiting ? `; ${waiting} more waiting` : "";
   if (one.seconds_left === null) return `${moved}; ${size(one.bytes_left)} left, ${notBefore(one)}${queue}`;
   return `${moved}; ${size(one.bytes_left)} and ${about(one.seconds_left)} left${queue}`;
@@ -143,7 +143,8 @@ export class Wish {
     };
     for (const [name, text] of Object.entries(cells)) document.querySelector(`[data-plan=${name}]`).textContent = text;
     $("plan-title").textContent = `The plan: ${verb}, ${plan.strategy}`;
-    $("routes").textContent = plan.bins ? routes(plan.plan) : "nothing would move";
+    const moves = plan.bins ? routes(plan.plan) : "nothing would move";
+    $("routes").textContent = plan.obstacle ? `it would fail: ${plan.obstacle}` : moves;
     $("start").disabled = !plan.bins && verb !== "rescale";
     $("plan").hidden = false;
     if (!$("start").disabled) $("start").focus();

@@ -47,6 +47,8 @@ def obstacle(state: Any, pause: Pause = never) -> str | None:
 def reason_of(error: Exception) -> str:
     """An error in one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
+    # It is sent and written down, as UTF-8.
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
 
 

@@ -66,7 +66,7 @@ def status_lines(status: View) -> list[str]:
 def history_lines(history: Sequence[View]) -> list[str]:
     """The migrations of a query."""
     heads = ("number", "strategy", "phase", "bins", "moved", "bytes", "seconds")
-    return table(
+    lines = table(
         heads,
         [
             (
@@ -81,6 +81,7 @@ def history_lines(history: Sequence[View]) -> list[str]:
             for view in history
         ],
     )
+    return lines + [f"{view['number']} {view['phase']}: {view['reason']}" for view in history if view["reason"]]
 
 
 def plan_lines(plan: View) -> list[str]:

@@ -50,6 +50,7 @@ def of_plan(plan: Plan) -> View:
         "bytes_measured": estimate.measured if estimate else None,
         "seconds": _seconds(estimate) if estimate else None,
         "not_before": estimate.not_before if estimate else None,
+        "obstacle": estimate.obstacle if estimate else None,
         "text": str(plan),
         "plan": json.loads(plan.to_json()),
     }

@@ -133,7 +133,7 @@ class Control:
         how, run = Pace.of(strategy, **pace), self._run()
         goal = _goal(run, self.bins, wish, {"workers": workers, "who": who, "by": by})
         found = run.draft(_planner(goal, how), workers)
-        return forecast(found.plan, found.basis.reading, found.basis.now)
+        return run.foresee(forecast(found.plan, found.basis.reading, found.basis.now))
 
     def migrate(
         self,

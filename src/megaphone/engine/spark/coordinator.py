@@ -33,6 +33,7 @@ from megaphone.engine.spark.messages import (
     PlanQuestion,
     ReportMessage,
     SpecQuestion,
+    StuckMessage,
     dump,
     load,
 )
@@ -108,6 +109,7 @@ class Coordinator(Service):
             "frontier": self._on(FrontierQuestion, self._frontier),
             "spec": self._on(SpecQuestion, lambda m: self._run(m.key).spec(WorkerId(m.worker), m.operator)),
             "specs": self._on(Key, lambda key: [spec.pickled for spec in self._run(key).specs.values()]),
+            "stuck": self._on(StuckMessage, lambda m: self._run(m.key).stuck(m)),
             "bell": self._on(Bell, self._bell),
         }
         self._listeners, self.address = listen(self, self.secret, self._folder.path / "coordinator.sock", host)

@@ -263,8 +263,8 @@ class TravelQuestion:
 
     operator: str
     bins: list[int]
-    patient: bool
-    """Is there time? If not, an epoch that comes waits until it is known of a bin."""
+    within_s: float
+    """How long it may take to find out; an epoch never waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +273,17 @@ class TravelAnswer:
 
     stuck: list[Stuck]
     unknown: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StuckMessage:
+    """A worker tells that a bin cannot leave in an epoch, which must fail for it."""
+
+    key: Key
+    operator: str
+    epoch: int
+    worker: int
+    stuck: Stuck
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.flight as flight
 
@@ -18,10 +18,12 @@ from megaphone.control.basis import Basis, Checked
 from megaphone.control.controller import Migration
 from megaphone.control.epochs import EpochPlan
 from megaphone.control.plan import Plan
+from megaphone.control.travel import Inquiry, cannot_travel
 from megaphone.durability.commands import Written, read_back
 from megaphone.durability.manifest import Manifest, Shape
 from megaphone.durability.store import Command, Store
 from megaphone.durability.unread import unread
+from megaphone.engine.spark.inquirer import LOOK_S, Inquirer
 from megaphone.engine.spark.memoir import Memoir, obey
 from megaphone.engine.spark.messages import (
     AliveQuestion,
@@ -34,6 +36,7 @@ from megaphone.engine.spark.messages import (
     ReportMessage,
     Safe,
     SpecAnswer,
+    StuckMessage,
 )
 from megaphone.engine.spark.orders import orders_for
 from megaphone.engine.spark.placement import Placement
@@ -128,6 +131,9 @@ class Run:
         self._polls = 0
         self._gave: dict[str, set[WorkerId]] = {}
         self._uncut = Minutely()
+        self.epochs.ask_first()
+        self._inquirer = Inquirer(caller, self.placement.seats, self._conclude)
+        self._doomed: str | None = None
         self._sender = ThreadPoolExecutor(max_workers=4, thread_name_prefix="orders")
         self._cutter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cut")
 
@@ -155,6 +161,8 @@ class Run:
         if last >= 0 and epoch > last + 1:
             raise unread(self._checkpoint, last + 1, f"no worker has applied epoch {last + 1}")
         reach("before-plan", self.epochs.controller.current is not None)
+        # If anything had failed for good, nobody would ask for the next epoch.
+        self._doomed = None
         needed_from = self.epochs.needed_from
         # Never in the first epoch: it may be one that was closing when the driver died, and data has come since.
         closing = self.bounded and self._opened and self._only_control_advanced(epoch)
@@ -194,7 +202,9 @@ class Run:
     def _accept(self, written: Written) -> Migration:
         self._check_alive()
         self.epochs.check_still(written.checked)
-        return self.epochs.accept(written.checked, self._memoir.command(written.raw))
+        migration = self.epochs.accept(written.checked, self._memoir.command(written.raw))
+        self._inquire()
+        return migration
 
     def tell(self, verb: str) -> Migration:
         """Pause, resume or cancel the migration under way."""
@@ -233,6 +243,54 @@ class Run:
             reach("reported", _is_moving(self.epochs.open(self.epochs.epoch)))
             seen = [Time(time) for time in message.seen]
             self.epochs.report(message.operator, message.epoch, message.reports, seen, Time(message.frontier))
+            self._inquire()
+
+    def _inquire(self) -> None:
+        """If the next step must wait for it, let it be found out which bins can travel."""
+        if (migration := self.epochs.in_doubt) is not None:
+            self._inquirer.begin(migration, self.epochs.configuration.last, self.epochs.operators)
+
+    def _conclude(self, migration: Migration, inquiry: Inquiry) -> None:
+        """It is found out, or took too long: the migration goes on, or has failed."""
+        with self.lock:
+            if self._ended or self.epochs.in_doubt is not migration:
+                return
+            if (reason := inquiry.obstacle) is not None:
+                LOGGER.warning("migration %s of query %s has failed: %s", migration.number, self.key.query, reason)
+                command = Command("fail", migration=migration.number, reason=reason)
+                obey(self.epochs, command, self._memoir.command(command))
+                return
+            if inquiry.unknown:
+                LOGGER.info(
+                    "migration %s begins; it is not known of %s states whether they can travel",
+                    migration.number,
+                    inquiry.unknown,
+                )
+            self.epochs.clear(migration.number)
+
+    def foresee(self, plan: Plan) -> Plan:
+        """A dry run's plan, and what keeps its bins from travelling at present."""
+        with self.lock:
+            if plan.estimate is None or not self.epochs.heard:
+                return plan
+            residence, operators = self.epochs.whereabouts, list(self.epochs.operators)
+        obstacle = self._inquirer.look(plan.moves, residence, operators, LOOK_S).obstacle
+        return replace(plan, estimate=replace(plan.estimate, obstacle=obstacle))
+
+    def stuck(self, message: StuckMessage) -> None:
+        """A bin cannot leave in the epoch that is open, which fails for it: write that down for the next attempt."""
+        with self.lock:
+            migration = self.epochs.controller.current
+            is_open = message.epoch == self.epochs.epoch and self.epochs.controller.in_flight
+            if self._ended or self._doomed or migration is None or not is_open:
+                return
+            reason = cannot_travel(message.operator, WorkerId(message.worker), message.stuck)
+            self._memoir.command(Command("fail", migration=migration.number, reason=reason, epoch=message.epoch))
+            self._doomed = reason
+        LOGGER.warning(
+            "epoch %s of query %s fails, and is planned without migration %s when it is started again: %s",
+            *(message.epoch, self.key.query, migration.number, reason),
+        )
 
     def output_frontier(self, operator: str) -> int:
         """How far an operator has got, all of whose tasks have reported this epoch."""
@@ -256,7 +314,8 @@ class Run:
         with self.lock:
             self._polls += 1
             if self.bounded:
-                return not self._closed_inputs or self.epochs.wants_epoch
+                # An epoch more is the price of not ending before it is known whether a step can be issued.
+                return not self._closed_inputs or self.epochs.wants_epoch or self.epochs.waits_for_answers
             there = self.placement.residents
             missing = set(range(self.epochs.wanted)) - there.keys()
             wanted = self.epochs.wants_epoch or bool(missing) or self.epochs.lets_go_of(there)
@@ -281,10 +340,14 @@ class Run:
     def close(self) -> None:
         """The query has ended: so do its workers. Nothing more is written down, for another run may have begun."""
         self.placement.close()
+        self._inquirer.close()
         for pool in (self._sender, self._cutter):
             pool.shutdown(wait=False, cancel_futures=True)
         with self.lock:
             self._ended = True
+            if self._doomed is not None and (migration := self.epochs.controller.current) is not None:
+                self.epochs.controller.take_back()
+                self.epochs.controller.fail(migration.number, self.epochs.configuration.last, self._doomed)
             self.epochs.controller.interrupt()
 
     def _send_ahead(self, plan: EpochPlan) -> None:

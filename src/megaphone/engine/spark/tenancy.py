@@ -20,13 +20,13 @@ import pyarrow as pa
 from megaphone.bins import BinId, WorkerId
 from megaphone.control.epochs import Recovery, Report
 from megaphone.control.load import NOTHING, Tally
-from megaphone.control.travel import Stuck
+from megaphone.control.travel import Stuck, cannot_travel
 from megaphone.dataflow.exchange import decode
 from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.joint import Joint
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.dataflow.state import Packed, Parcel, pack
-from megaphone.dataflow.travel import Pause, Paused, never, obstacle
+from megaphone.dataflow.travel import Paused, obstacle, reason_of
 from megaphone.durability.ledger import Ledger, Line
 from megaphone.durability.log import Head, Payloads, Writing, read_entry
 from megaphone.durability.recovery import Recovered, Request, recover, recover_bins
@@ -42,9 +42,6 @@ from megaphone.faults import reach
 from megaphone.progress import Frontier, Time
 
 Result = tuple[list[pa.RecordBatch], Report]
-
-FIND_OUT_S = 2.0
-"""How long a worker takes at most to find out which bins can travel; it is asked again for the others."""
 
 GIVE_WAY_S = 0.005
 """After so long on it, it does nothing for as long."""
@@ -73,6 +70,8 @@ class Means:
     """What the coordinator says this worker should have."""
     pull: Callable[[Arrival, int], Iterable[Delivery]]
     alive: Callable[[Arrival], bool]
+    tell: Callable[[int, Stuck], None]
+    """Lets the coordinator write down that a bin cannot leave in an epoch."""
 
 
 @dataclass(slots=True)
@@ -144,16 +143,16 @@ class Tenancy:
         for bin in bins:
             reach("pull-old", moving=True)
             parcel, line = self._leave(epoch, BinId(bin))
-            yield self._pack(parcel), line
+            yield self._pack(epoch, parcel), line
 
-    def _pack(self, parcel: Parcel) -> Packed:
+    def _pack(self, epoch: int, parcel: Parcel) -> Packed:
         try:
             return pack(parcel)
         except Exception as error:
-            raise FoldError(
-                f"state of operator {self.operator} in bin {parcel.bin} on worker {self.worker} cannot travel: "
-                f"{type(error).__name__}: {error}; keep only what can be pickled"
-            ) from error
+            stuck = Stuck(parcel.bin, reason_of(error))
+            # Before the query ends for it: whoever starts it again must not try to move the bin once more.
+            self._means.tell(epoch, stuck)
+            raise FoldError(cannot_travel(self.operator, self.worker, stuck)) from error
 
     def apply(self, request: ApplyRequest, payloads: Payloads) -> Result:
         """Apply an epoch and log it, or give the outputs it gave when it was applied."""
@@ -347,19 +346,18 @@ class Tenancy:
                 if self.host.resident[bin]:
                     self._travel.could_not(bin, reason)
 
-    def find_out(self, bins: Sequence[int], patient: bool) -> TravelAnswer:
+    def find_out(self, bins: Sequence[int], within_s: float) -> TravelAnswer:
         """Which of some bins cannot travel; found out between epochs, in half of the time there is."""
-        end = time.monotonic() + FIND_OUT_S
+        end = time.monotonic() + within_s
         answer = TravelAnswer([], [])
-        pause = self._epoch_waits.is_set if patient else never
         owed_s = 0.0
         for bin in self._changed(np.array(bins, np.int64), end, answer):
             if not self._idle(end):
-                answer.unknown.append(bin)
+                self._leave_open([bin], answer)
                 continue
             begin = time.monotonic()
             try:
-                self._find_out(BinId(bin), pause, answer)
+                self._find_out(BinId(bin), answer)
             finally:
                 self._applying.release()
             owed_s += time.monotonic() - begin
@@ -371,7 +369,7 @@ class Tenancy:
     def _changed(self, bins: npt.NDArray[np.int64], end: float, answer: TravelAnswer) -> list[int]:
         """The bins that are here and have changed since they could travel."""
         if not self._idle(end):
-            answer.unknown.extend(bins.tolist())
+            self._leave_open(bins.tolist(), answer)
             return []
         try:
             here = self.host.resident[bins] & (not self._in_doubt)
@@ -388,15 +386,22 @@ class Tenancy:
             time.sleep(0.001)
         return self._applying.acquire(timeout=max(0.0, end - time.monotonic()))
 
-    def _find_out(self, bin: BinId, pause: Pause, answer: TravelAnswer) -> None:
+    def _leave_open(self, bins: Iterable[int], answer: TravelAnswer) -> None:
+        """There was no time to find it out of these bins: what was known last counts, if it was not long ago."""
+        for bin in bins:
+            if (reason := self._travel.obstacle(bin)) is not None:
+                answer.stuck.append(Stuck(bin, reason))
+            elif not self._travel.could_lately(bin, self.epoch):
+                answer.unknown.append(bin)
+
+    def _find_out(self, bin: BinId, answer: TravelAnswer) -> None:
         with self._leaving_lock:
             here = bool(self.host.resident[bin]) and not self._in_doubt
             state = self.host.copy(bin).state if here and not self._joint_travels else None
         try:
-            reason = obstacle(state, pause)
+            reason = obstacle(state, self._epoch_waits.is_set)
         except Paused:
-            if not self._travel.could_lately(bin, self.epoch):
-                answer.unknown.append(bin)
+            self._leave_open([bin], answer)
             return
         with self._leaving_lock:
             if not here or not self.host.resident[bin]:

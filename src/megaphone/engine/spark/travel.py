@@ -45,6 +45,10 @@ class Travel:
         self._could[bin] = NEVER
         self._stuck.pop(bin, None)
 
+    def obstacle(self, bin: int) -> str | None:
+        """Why a bin could not travel when it was last looked at; None if it could, or was not looked at."""
+        return self._stuck.get(bin)
+
     def could_lately(self, bin: int, epoch: int) -> bool:
         """Could a bin travel not long before an epoch?"""
         return bool(self._could[bin] > max(NEVER, epoch - LATELY))

@@ -21,8 +21,10 @@ from typing import Any, NoReturn
 import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.flight as flight
 
 from megaphone.bins import WorkerId
+from megaphone.control.travel import Stuck
 from megaphone.dataflow.operators import OperatorSpec
 from megaphone.durability.store import Store
 from megaphone.engine.spark.lease import hold_lease
@@ -36,6 +38,7 @@ from megaphone.engine.spark.messages import (
     PullRequest,
     SpecAnswer,
     SpecQuestion,
+    StuckMessage,
     TravelQuestion,
     WorkerConfig,
     dump,
@@ -45,7 +48,7 @@ from megaphone.engine.spark.rpc import Caller, Service, listen
 from megaphone.engine.spark.socket_folder import SocketFolder
 from megaphone.engine.spark.tenancy import Lot, Means, Tenancy
 from megaphone.engine.spark.transfer import pull, serve
-from megaphone.errors import ProtocolError
+from megaphone.errors import MegaphoneError, ProtocolError
 
 OUTPUT_ROWS = 1 << 16
 """Rows in one output batch: what Spark takes in at a time."""
@@ -123,7 +126,7 @@ class Worker(Service):
 
     def _travel(self, message: bytes) -> bytes:
         question = load(message, TravelQuestion)
-        return dump(self._tenancy(question.operator).find_out(question.bins, question.patient))
+        return dump(self._tenancy(question.operator).find_out(question.bins, question.within_s))
 
     def _tenancy(self, operator: str) -> Tenancy:
         """An operator's tenancy; one that is not here yet is opened, which may mean to recover it."""
@@ -146,6 +149,7 @@ class Worker(Service):
             lambda: self._lot(self._ask(operator)),
             lambda arrival, epoch: pull(self.caller, arrival, operator, epoch),
             self._is_alive,
+            lambda epoch, stuck: self._tell(operator, epoch, stuck),
         )
         return Tenancy(WorkerId(self.config.worker), operator, means)
 
@@ -155,6 +159,12 @@ class Worker(Service):
 
     def _lot(self, answer: SpecAnswer) -> Lot:
         return Lot(_unpickled(answer.spec), answer.bins, np.frombuffer(answer.owned, np.int64), answer.epoch)
+
+    def _tell(self, operator: str, epoch: int, stuck: Stuck) -> None:
+        message = StuckMessage(self.config.key, operator, epoch, self.config.worker, stuck)
+        # Without the coordinator the query ends all the same: then for this, too.
+        with contextlib.suppress(MegaphoneError, OSError, flight.FlightError):
+            self.caller.call(self.config.coordinator, "stuck", message, type(None))
 
     def _is_alive(self, arrival: Arrival) -> bool:
         question = AliveQuestion(self.config.key, arrival.source, arrival.seat.incarnation)
