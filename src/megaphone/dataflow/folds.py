@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import pyarrow as pa
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.keys import identified, key_of
+from megaphone.dataflow.misfit import Misfit
 from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.row import make_row
 from megaphone.dataflow.rows import (
@@ -34,6 +35,7 @@ from megaphone.errors import FoldError, PlanError
 from megaphone.progress import END, Frontier, Time
 
 AnyFold = Callable[..., Any]
+Seen = TypeVar("Seen")
 
 Applied = tuple[pa.RecordBatch, tuple[Records, ...]]
 
@@ -130,6 +132,14 @@ class _RowFold(_Base):
         except PlanError as error:
             raise FoldError(f"fold of operator {self.name} on worker {worker} gave a misfit: {error}") from error
 
+    def _seen(self, read: Callable[[pa.RecordBatch], Seen], data: pa.RecordBatch, worker: WorkerId) -> Seen:
+        try:
+            return read(data)
+        except Misfit as error:
+            raise FoldError(
+                f"fold of operator {self.name} on worker {worker} cannot be given its rows: {error}"
+            ) from error
+
 
 @dataclass(frozen=True, slots=True)
 class KeyFold(_RowFold):
@@ -152,9 +162,9 @@ class KeyFold(_RowFold):
         """Fold record by record."""
         (records,) = due
         rest = [name for name in records.data.schema.names if name not in self.keys]
-        identities, keys = identified(records.data.select(list(self.keys)))
+        identities, keys = self._seen(identified, records.data.select(list(self.keys)), worker)
         fold = self.fold if identities is keys else _by_key(self.fold, keys)
-        values = columns_to_values(records.data.select(rest))
+        values = self._seen(columns_to_values, records.data.select(rest), worker)
         outputs: list[Any] = []
         watch.begin_laps()
         for start, stop in runs(records.bins):
@@ -201,7 +211,7 @@ class BinFold(_RowFold):
         """Fold bin by bin, and within a bin time by time, post-dated records included as they fall due."""
         outputs: list[Any] = []
         later = [Later(schema) for schema in self.inputs]
-        agendas = self._agendas(due, bounds, later)
+        agendas = self._agendas(due, bounds, later, worker)
         watch.begin_laps()
         for bin, agenda in agendas:
             while agenda:
@@ -214,11 +224,11 @@ class BinFold(_RowFold):
         return self._applied(outputs, later, worker)
 
     def _agendas(
-        self, due: tuple[Records, ...], bounds: Bounds, later: "list[Later]"
+        self, due: tuple[Records, ...], bounds: Bounds, later: "list[Later]", worker: WorkerId
     ) -> Iterable[tuple[BinId, "Agenda"]]:
         agendas: dict[BinId, Agenda] = {}
         for input, records in enumerate(due):
-            rows = columns_to_rows(records.data)
+            rows = self._seen(columns_to_rows, records.data, worker)
             times = records.times.tolist()
             for start, stop in runs(records.bins):
                 bin = BinId(int(records.bins[start]))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from megaphone.dataflow.row import make_row, make_rows
 from megaphone.dataflow.rows import columns_to_values
+from megaphone.dataflow.values import to_values
 from megaphone.errors import PlanError
 
 NAN = "NaN"
@@ -127,7 +128,7 @@ def _identified(column: pa.Array) -> Keys:
         return _structs(column)
     if _any(_LISTS, kind):
         return _lists(column)
-    values = column.to_pylist()
+    values = to_values(column)
     return values if _is_plain(kind) else column.cast(pa.int64()).to_pylist(), values
 
 

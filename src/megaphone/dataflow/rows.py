@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from megaphone.dataflow.misfit import Misfit
 from megaphone.dataflow.row import make_row, make_rows
+from megaphone.dataflow.values import to_values
 from megaphone.errors import PlanError
 
 
@@ -52,14 +54,23 @@ def columns_to_rows(batch: pa.RecordBatch) -> list[Any]:
     fields = tuple(batch.schema.names)
     if not fields:
         return [make_row((), ())] * batch.num_rows
-    return make_rows(fields, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    return make_rows(fields, zip(*_values(batch), strict=True))
 
 
 def columns_to_values(batch: pa.RecordBatch) -> list[Any]:
     """Rows of one column as bare values, of several as rows, of none as None."""
     if batch.num_columns == 0:
         return [None] * batch.num_rows
-    return batch.column(0).to_pylist() if batch.num_columns == 1 else columns_to_rows(batch)
+    return next(_values(batch)) if batch.num_columns == 1 else columns_to_rows(batch)
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[list[Any]]:
+    """The values of each column."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            yield to_values(column)
+        except Misfit as error:
+            raise Misfit(f"column {name}: {error}") from error
 
 
 def rows_to_batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
