@@ -4,8 +4,9 @@ Per key, per bin and time, and vectorised over many bins and times. Within a bin
 Neighbours: hosting.py calls `apply` with what is due.  Paper: the operator interfaces.
 """
 
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -16,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.builder import RowBuilder, rows_in, state_and_rows
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.keys import identified, key_of
 from megaphone.dataflow.misfit import Misfit
 from megaphone.dataflow.records import Records, runs
-from megaphone.dataflow.row import make_row
 from megaphone.dataflow.rows import (
     columns_to_rows,
     columns_to_values,
@@ -28,10 +29,10 @@ from megaphone.dataflow.rows import (
     no_rows,
     refuse_inner_twins,
     refuse_twins,
-    rows_to_batch,
+    rows_again,
 )
 from megaphone.dataflow.stopwatch import Stopwatch
-from megaphone.errors import FoldError, PlanError
+from megaphone.errors import FoldError
 from megaphone.progress import END, Frontier, Time
 
 AnyFold = Callable[..., Any]
@@ -111,9 +112,16 @@ class _Base:
         return f"the {part} of operator {self.name}"
 
     def _failed(self, where: str, worker: WorkerId) -> FoldError:
+        cause = sys.exception()
+        if isinstance(cause, Misfit):
+            # Found by us, behind the fold: a traceback would be of ours.
+            return self._misfit(f"in {where} on worker {worker}", cause)
         error = traceback.format_exc()
         last = error.strip().splitlines()[-1]
         return FoldError(f"fold of operator {self.name} failed in {where} on worker {worker}: {last}\n{error}")
+
+    def _misfit(self, where: str, misfit: Misfit) -> FoldError:
+        return FoldError(f"fold of operator {self.name} gave a misfit {where}: {misfit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +134,11 @@ class _RowFold(_Base):
             refuse_inner_twins(schema, self._its("input"))
         refuse_inner_twins(self.output, self._its("output"))
 
-    def _applied(self, outputs: list[Any], later: "Iterable[Later]", worker: WorkerId) -> Applied:
+    def _applied(self, outputs: RowBuilder, later: "Iterable[Later]", worker: WorkerId) -> Applied:
         try:
-            return rows_to_batch(outputs, self.output), tuple(part.records() for part in later)
-        except PlanError as error:
-            raise FoldError(f"fold of operator {self.name} on worker {worker} gave a misfit: {error}") from error
+            return outputs.finish(), tuple(part.records() for part in later)
+        except Misfit as error:
+            raise self._misfit(f"on worker {worker}", error) from error
 
     def _seen(self, read: Callable[[pa.RecordBatch], Seen], data: pa.RecordBatch, worker: WorkerId) -> Seen:
         try:
@@ -165,14 +173,32 @@ class KeyFold(_RowFold):
         identities, keys = self._seen(identified, records.data.select(list(self.keys)), worker)
         fold = self.fold if identities is keys else _by_key(self.fold, keys)
         values = self._seen(columns_to_values, records.data.select(rest), worker)
-        outputs: list[Any] = []
+        outputs, first = RowBuilder(self.output), self.first
+        append, usual, take = outputs.append, outputs.usual, outputs.take
         watch.begin_laps()
         for start, stop in runs(records.bins):
             bin = BinId(int(records.bins[start]))
             entries = states[bin]
-            for row in range(start, stop):
+            span = slice(start, stop)
+            for row, identity, value in zip(range(start, stop), identities[span], values[span], strict=True):
+                # Nothing is called here but the fold: a call would cost as much as the rest.
                 try:
-                    self._step(fold, entries, identities[row], values[row], outputs)
+                    before = entries.get(identity)
+                    if before is None and first is not None:
+                        before = first()
+                    result = fold(identity, value, before)
+                    if type(result) is not tuple:
+                        result = state_and_rows(result)
+                    try:
+                        state, given = result
+                    except ValueError:
+                        state, given = state_and_rows(result)
+                    if state is None:
+                        entries.pop(identity, None)
+                    else:
+                        entries[identity] = state
+                    for out in given if type(given) is list else rows_in(given):
+                        append(out if type(out) is usual else take(out))
                 except Exception as error:
                     raise self._failed(f"bin {bin} at time {records.times[row]}", worker) from error
             watch.lap(bin)
@@ -181,17 +207,6 @@ class KeyFold(_RowFold):
     def key_of(self, identity: Any) -> Any:
         """The key that a bin's state has under an identity."""
         return key_of(identity, pa.schema([self.inputs[0].field(name) for name in self.keys]))
-
-    def _step(self, fold: AnyFold, entries: dict[Any, Any], key: Any, value: Any, outputs: list[Any]) -> None:
-        before = entries.get(key)
-        if before is None and self.first is not None:
-            before = self.first()
-        state, out = fold(key, value, before)
-        if state is None:
-            entries.pop(key, None)
-        else:
-            entries[key] = state
-        outputs.extend(out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +224,17 @@ class BinFold(_RowFold):
         self, due: tuple[Records, ...], states: States, bounds: Bounds, worker: WorkerId, watch: Stopwatch
     ) -> Applied:
         """Fold bin by bin, and within a bin time by time, post-dated records included as they fall due."""
-        outputs: list[Any] = []
+        outputs = RowBuilder(self.output)
         later = [Later(schema) for schema in self.inputs]
         agendas = self._agendas(due, bounds, later, worker)
         watch.begin_laps()
         for bin, agenda in agendas:
             while agenda:
-                time, data = agenda.pop()
                 try:
-                    outputs.extend(self.fold(time, *data, states[bin], *agenda.notificators) or ())
+                    time, data = agenda.pop()
+                    outputs.extend(rows_in(self.fold(time, *data, states[bin], *agenda.notificators)))
                 except Exception as error:
-                    raise self._failed(f"bin {bin} at time {time}", worker) from error
+                    raise self._failed(f"bin {bin} at time {agenda.now}", worker) from error
             watch.lap(bin)
         return self._applied(outputs, later, worker)
 
@@ -250,6 +265,7 @@ class Agenda:
         self._later = later
         self._times: list[Time] = []
         self._due: dict[Time, tuple[list[Any], ...]] = {}
+        self._postdated: dict[tuple[Time, int], RowBuilder] = {}
         self.notificators = tuple(BinNotificator(self, input) for input in range(len(later)))
 
     def __bool__(self) -> bool:
@@ -257,26 +273,46 @@ class Agenda:
 
     def add(self, time: Time, input: int, row: Any) -> None:
         """Put a record on the agenda of its time."""
+        self._at(time)[input].append(row)
+
+    def _at(self, time: Time) -> tuple[list[Any], ...]:
         if time not in self._due:
             self._due[time] = tuple([] for _ in self._later)
             heappush(self._times, time)
-        self._due[time][input].append(row)
+        return self._due[time]
+
+    def _early(self, time: Time, input: int) -> RowBuilder:
+        builder = self._postdated.get((time, input))
+        if builder is None:
+            builder = self._postdated[time, input] = self._later[input].rows.fresh()
+        return builder
 
     def pop(self) -> tuple[Time, tuple[list[Any], ...]]:
         """The earliest time, with its records of each input."""
         self.now = heappop(self._times)
-        return self.now, self._due.pop(self.now)
+        due = self._due.pop(self.now)
+        for input, rows in enumerate(due):
+            postdated = self._postdated.pop((self.now, input), None)
+            if postdated is not None:
+                rows.extend(rows_again(postdated))
+        return self.now, due
 
     def notify_at(self, time: Time, input: int, row: Any) -> None:
         """Post-date a record: for this very call of the host if the frontier has passed its time."""
+        later = self._later[input]
         if self.now is not None and time < self.now:
             raise ValueError(f"a record cannot be post-dated to {time}, before its own time {self.now}")
         if time >= END:
             raise ValueError(f"a record cannot be post-dated to {time}: no time is that late")
-        if self._frontier.less_equal(time):
-            self._later[input].add(self.bin, time, row)
-        else:
-            self.add(time, input, self._later[input].row(row))
+        try:
+            if self._frontier.less_equal(time):
+                later.add(self.bin, time, row)
+            else:
+                self._early(time, input).add(row)
+                self._at(time)
+        except Misfit as error:
+            # With a traceback: it is the fold that called.
+            raise ValueError(f"a record cannot be post-dated: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +322,8 @@ class BinNotificator:
     _agenda: Agenda
     _input: int
 
-    def notify_at(self, time: int, record: Sequence[Any]) -> None:
-        """Present `record` (a row of this input, or a tuple like it) again at `time`."""
+    def notify_at(self, time: int, record: Any) -> None:
+        """Present `record` (a row of this input, or a tuple or dict like it) again at `time`, as it is now."""
         self._agenda.notify_at(Time(time), self._input, record)
 
 
@@ -296,21 +332,17 @@ class Later:
 
     def __init__(self, schema: pa.Schema) -> None:
         """Collect rows of `schema`."""
-        self._schema = schema
+        self.schema = schema
         self._bins: list[int] = []
         self._times: list[int] = []
-        self._rows: list[Any] = []
+        self.rows = RowBuilder(schema)
         self._parts: list[Records] = []
 
     def add(self, bin: BinId, time: Time, row: Any) -> None:
         """One row."""
+        self.rows.add(row)
         self._bins.append(bin)
         self._times.append(time)
-        self._rows.append(tuple(row))
-
-    def row(self, values: Sequence[Any]) -> Any:
-        """A tuple of the user's as the row it will be when it comes back."""
-        return make_row(tuple(self._schema.names), values)
 
     def extend(self, records: Records) -> None:
         """Many rows."""
@@ -318,10 +350,8 @@ class Later:
 
     def records(self) -> Records:
         """All that was collected."""
-        rows = Records(
-            np.array(self._bins, np.uint32), np.array(self._times, np.int64), rows_to_batch(self._rows, self._schema)
-        )
-        return Records.concat([*self._parts, rows], self._schema)
+        rows = Records(np.array(self._bins, np.uint32), np.array(self._times, np.int64), self.rows.finish())
+        return Records.concat([*self._parts, rows], self.schema)
 
 
 @dataclass(frozen=True, slots=True)

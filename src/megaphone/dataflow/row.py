@@ -1,10 +1,12 @@
 """A row: a tuple that knows the names of its columns, whatever they are."""
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from keyword import iskeyword
 from typing import Any, ClassVar
+
+from megaphone.dataflow.misfit import Misfit, shown
 
 _value = tuple.__getitem__
 
@@ -90,7 +92,34 @@ def make_row(fields: tuple[str, ...], values: Iterable[Any]) -> Row:
     return row
 
 
-def names_of(value: tuple[Any, ...]) -> tuple[str, ...] | None:
+def in_order(row: Any, fields: tuple[str, ...]) -> Sequence[Any]:
+    """The values of a tuple, list or dict in the order of some columns.
+
+    What has names of its own, as Rows and named tuples, is taken by name as a dict is; it has to have the same names.
+
+    >>> in_order((1, 2), ("a", "b")), in_order({"b": 2, "a": 1}, ("a", "b"))
+    ((1, 2), [1, 2])
+    """
+    names = tuple(row) if isinstance(row, dict) else names_of(row) if type(row) is not tuple else None
+    if names is not None and names != fields:
+        if len(names) != len(fields) or set(names) != set(fields):
+            raise Misfit(_other_names(row, names, fields))
+        by_name = row if isinstance(row, dict) else dict(zip(names, row, strict=True))
+        return [by_name[name] for name in fields]
+    if len(row) != len(fields):
+        raise Misfit(f"{shown(row)} has {len(row)} values for {len(fields)} columns: {', '.join(fields)}")
+    return tuple(row.values()) if isinstance(row, dict) else tuple(row)
+
+
+def _other_names(row: Any, names: tuple[Any, ...], fields: tuple[str, ...]) -> str:
+    missing = [name for name in fields if name not in names]
+    extra = [name for place, name in enumerate(names) if name not in fields or name in names[:place]]
+    parts = [f"{what} {', '.join(map(shown, found))}" for what, found in (("no", missing), ("a", extra)) if found]
+    remedy = "name each column" if isinstance(row, dict) else "name each column, or go by position: tuple(row)"
+    return f"{shown(row)} has {' and '.join(parts)} for the columns {', '.join(fields)}; {remedy}"
+
+
+def names_of(value: Any) -> tuple[str, ...] | None:
     """The names in a tuple, if it has any: in a row of ours or of Spark's, or in a named tuple."""
     names = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
     return tuple(names) if isinstance(names, (tuple, list)) else None

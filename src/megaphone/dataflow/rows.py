@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from megaphone.dataflow.builder import RowBuilder
 from megaphone.dataflow.misfit import Misfit
 from megaphone.dataflow.row import make_row, make_rows
 from megaphone.dataflow.values import to_values
@@ -73,18 +74,24 @@ def _values(batch: pa.RecordBatch) -> Iterator[list[Any]]:
             raise Misfit(f"column {name}: {error}") from error
 
 
-def rows_to_batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Tuples (or bare values, if the schema has one column) as a batch of exactly this schema."""
-    if not rows:
-        return no_rows(schema)
-    bare = len(schema) == 1 and not isinstance(rows[0], (tuple, list))
+def rows_again(builder: RowBuilder) -> list[Any]:
+    """The rows in a builder as a fold would get them out of a batch: they are not of another form for being early."""
+    values = builder.unchanged()
+    return columns_to_rows(builder.finish()) if values is None else make_rows(builder.fields, values)
+
+
+def rows_to_batch(rows: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows (or bare values, if the schema has one column) as a batch of exactly this schema.
+
+    >>> rows_to_batch([(1, "a"), {"b": "b", "a": 2}], pa.schema([("a", pa.int64()), ("b", pa.string())])).to_pylist()
+    [{'a': 1, 'b': 'a'}, {'a': 2, 'b': 'b'}]
+    """
+    builder = RowBuilder(schema)
     try:
-        columns: Iterable[Sequence[Any]] = [rows] if bare else zip(*rows, strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        wanted = ", ".join(f"{field.name} {field.type}" for field in schema)
-        raise PlanError(f"rows like {rows[0]!r} for the columns {wanted}: {error}") from error
-    return pa.record_batch(arrays, schema=schema)
+        builder.extend(rows)
+        return builder.finish()
+    except Misfit as error:
+        raise PlanError(str(error)) from error
 
 
 def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,11 +1,15 @@
-"""Values: a column as Python values."""
+"""Values: a column as Python values, and Python values as a column.
 
-from collections.abc import Callable, Iterable
+What goes to a fold and is given out again unchanged is the same in Spark.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from megaphone.dataflow.kinds import kind_of
 from megaphone.dataflow.misfit import Misfit
 from megaphone.dataflow.nesting import fields_of, parts_of
 
@@ -13,6 +17,41 @@ REFUSALS = (TypeError, ValueError, OverflowError, pa.ArrowException)
 """What Arrow raises for a value that it cannot read."""
 
 Read = Callable[[Any], Any]
+
+
+def to_array(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """Values as a column.
+
+    >>> to_array([1, 2.0, None], pa.int64()).to_pylist(), to_array([{"a": 1}], pa.map_("string", "int8")).to_pylist()
+    ([1, 2, None], [[('a', 1)]])
+    >>> to_array([1, 2.5], pa.int64())
+    Traceback (most recent call last):
+    megaphone.dataflow.misfit.Misfit: 2.5 of type float is no int64; give whole numbers
+    """
+    return to_array_as_taken(kind_of(type).all(values), type)
+
+
+def to_array_as_taken(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """Values as a column, of which each was taken before."""
+    try:
+        return pa.array(values, type)
+    except REFUSALS as error:
+        return _one_by_one(values, type, error)
+
+
+def _one_by_one(values: Sequence[Any], type: pa.DataType, error: Exception) -> pa.Array:
+    """What Arrow could not read, in a form that it perhaps can; else the misfit that is to blame."""
+    kind, forms = kind_of(type), []
+    for value in values:
+        forms.append(value if value is None else kind.other(value))
+        try:
+            pa.array(forms[-1:], type)
+        except REFUSALS as reason:
+            raise Misfit.of(value, type, str(reason)) from error
+    try:
+        return pa.array(forms, type)
+    except REFUSALS as reason:
+        raise Misfit(f"{len(values)} values are no column of {type}: {reason}") from error
 
 
 def to_values(column: pa.Array) -> list[Any]:

@@ -105,7 +105,7 @@ class LocalEngine:
 
     def _records(self, number: int, rows: Sequence[Sequence[Any]], epoch: int) -> Records:
         input = self.spec.inputs[number]
-        data = rows_to_batch([tuple(row) for row in rows], input.schema)
+        data = rows_to_batch(rows, input.schema)
         hashes = hash_columns([data.column(name) for name in input.keys])
         bins = self.bins.of_hashes(hashes)
         if input.time is None:

@@ -52,8 +52,8 @@ def state_machine(
     """Keep a state per key: `fold(key, val, state) -> (state, outputs)`.
 
     `val` is the one other column, or a row of them. A key's first state is what `state()` makes, else None; returning
-    None removes it. With `vectorised`, fold is `fold(records, states, notificator)` as for `unary`. `key` names the key
-    columns when the exchange is an expression.
+    None removes it. Outputs are rows: tuples, lists, Rows or dicts. With `vectorised`, fold is
+    `fold(records, states, notificator)` as for `unary`. `key` names the key columns when the exchange is an expression.
     """
     names = names_of(exchange) if key is None else names_of(key)
     if not names:
