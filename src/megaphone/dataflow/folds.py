@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.builder import RowBuilder, rows_in, state_and_rows
+from megaphone.dataflow.columns import conform, conform_records
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.keys import identified, key_of
 from megaphone.dataflow.misfit import Misfit
@@ -25,7 +26,6 @@ from megaphone.dataflow.records import Records, runs
 from megaphone.dataflow.rows import (
     columns_to_rows,
     columns_to_values,
-    conform,
     no_rows,
     refuse_inner_twins,
     refuse_twins,
@@ -392,6 +392,7 @@ class VectorNotificator:
 
     def notify_at(self, records: Records) -> None:
         """Present these records again at their times; what is due before `bounds` the fold must do itself."""
+        records = conform_records(records, self.later.schema)
         if len(records) and records.times.max() >= END:
             raise ValueError(f"a record cannot be post-dated to {END}: no time is that late")
         passed = np.flatnonzero(records.times < self.bounds[records.bins])

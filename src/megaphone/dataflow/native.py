@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from megaphone.bins import BinId, WorkerId
+from megaphone.dataflow.columns import conform
 from megaphone.dataflow.folds import Applied, Bounds, Fold, States, _Base
 from megaphone.dataflow.hosting import Host, Outcome
 from megaphone.dataflow.records import Records
-from megaphone.dataflow.rows import conform
 from megaphone.dataflow.stopwatch import Stopwatch
 from megaphone.progress import Frontier
 

@@ -92,15 +92,3 @@ def rows_to_batch(rows: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
         return builder.finish()
     except Misfit as error:
         raise PlanError(str(error)) from error
-
-
-def conform(result: Any, schema: pa.Schema) -> pa.RecordBatch:
-    """What a vectorised fold gave (batch, table, dict of columns or nothing) as one batch of this schema."""
-    if result is None:
-        return no_rows(schema)
-    if isinstance(result, dict):
-        arrays = [pa.array(result[field.name], field.type) for field in schema]
-        return pa.record_batch(arrays, schema=schema)
-    table = pa.Table.from_batches([result]) if isinstance(result, pa.RecordBatch) else result
-    batches = table.select(schema.names).cast(schema).combine_chunks().to_batches()
-    return batches[0] if batches else no_rows(schema)
