@@ -153,6 +153,12 @@ def test_result_that_has_not_the_columns_is_refused(result, reason):
         applied(lambda *_: result)
 
 
+def test_null_is_refused_where_the_output_forbids_it():
+    strict = pa.schema([pa.field("n", INT, nullable=False)])
+    with pytest.raises(FoldError, match="null in the column n, which is declared NOT NULL"):
+        applied(lambda *_: {"n": [None]}, strict)
+
+
 @pytest.mark.parametrize(
     ("bins", "times", "data", "reason"),
     [

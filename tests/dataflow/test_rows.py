@@ -291,6 +291,18 @@ def test_postdated_row_is_taken_as_rows_are():
             LocalEngine(spec, 1, 2).epoch([("a", 1)])
 
 
+def test_null_is_refused_where_the_output_forbids_it():
+    for kind, value in {
+        INT: None,
+        pa.list_(pa.field("element", INT, nullable=False)): [None],
+        pa.struct([pa.field("x", INT, nullable=False)]): (None,),
+    }.items():
+        schema = pa.schema([pa.field("c", kind, nullable=value is not None)])
+        message = "gave a misfit on worker 0: null in the column c, which is declared NOT NULL"
+        with pytest.raises(FoldError, match=message):
+            folded(lambda v, state, value=value: [(value,)], schema)
+
+
 def test_map_reaches_a_fold_as_a_dict_where_its_keys_can():
     kinds = [COUNTS, pa.map_(POINT, INT), pa.map_(TEXT, TAGS), pa.list_(COUNTS), pa.struct([("m", COUNTS)])]
     kinds.append(pa.map_(TEXT, COUNTS))

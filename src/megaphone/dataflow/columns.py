@@ -13,6 +13,7 @@ import pyarrow as pa
 from megaphone.dataflow.casts import cast
 from megaphone.dataflow.kinds import TEXTS
 from megaphone.dataflow.misfit import Misfit
+from megaphone.dataflow.nesting import fields_of, parts_of
 from megaphone.dataflow.records import Records, is_uniform
 from megaphone.dataflow.rows import no_rows
 from megaphone.dataflow.values import to_array
@@ -98,3 +99,21 @@ def _integers(values: Any, what: str, kind: Any) -> npt.NDArray[Any]:
         raise ValueError(f"{what} from {least} to {most}; choose {np.iinfo(kind).min} to {np.iinfo(kind).max}")
     own: npt.NDArray[Any] = values.astype(kind)
     return np.broadcast_to(own[0], len(own)) if is_uniform(values) else own
+
+
+def null_in(batch: pa.RecordBatch) -> str | None:
+    """Where there is a null that the schema does not allow."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _has_null(field, column):
+            return str(field.name)
+    return None
+
+
+def _has_null(field: pa.Field, column: pa.Array) -> bool:
+    if column.null_count and not field.nullable:
+        return True
+    return _forbids_nulls(field.type) and any(_has_null(*part) for part in parts_of(column))
+
+
+def _forbids_nulls(type: pa.DataType) -> bool:
+    return any(not field.nullable or _forbids_nulls(field.type) for field in fields_of(type))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.builder import RowBuilder, rows_in, state_and_rows
-from megaphone.dataflow.columns import conform, conform_records
+from megaphone.dataflow.columns import conform, conform_records, null_in
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.keys import identified, key_of
 from megaphone.dataflow.misfit import Misfit
@@ -120,6 +120,13 @@ class _Base:
         last = error.strip().splitlines()[-1]
         return FoldError(f"fold of operator {self.name} failed in {where} on worker {worker}: {last}\n{error}")
 
+    def _allowed(self, output: pa.RecordBatch, worker: WorkerId) -> pa.RecordBatch:
+        """The output, if it has no null that its schema forbids: Spark does not look, and fails or believes it."""
+        column = null_in(output)
+        if column is None:
+            return output
+        raise self._misfit(f"on worker {worker}", Misfit(f"null in the column {column}, which is declared NOT NULL"))
+
     def _misfit(self, where: str, misfit: Misfit) -> FoldError:
         return FoldError(f"fold of operator {self.name} gave a misfit {where}: {misfit}")
 
@@ -136,9 +143,10 @@ class _RowFold(_Base):
 
     def _applied(self, outputs: RowBuilder, later: "Iterable[Later]", worker: WorkerId) -> Applied:
         try:
-            return outputs.finish(), tuple(part.records() for part in later)
+            output, postdated = outputs.finish(), tuple(part.records() for part in later)
         except Misfit as error:
             raise self._misfit(f"on worker {worker}", error) from error
+        return self._allowed(output, worker), postdated
 
     def _seen(self, read: Callable[[pa.RecordBatch], Seen], data: pa.RecordBatch, worker: WorkerId) -> Seen:
         try:
@@ -380,7 +388,7 @@ class VectorFold(_Base):
             output = conform(self.fold(*due, states, *later), self.output)
         except Exception as error:
             raise self._failed(_span(due), worker) from error
-        return output, tuple(part.later.records() for part in later)
+        return self._allowed(output, worker), tuple(part.later.records() for part in later)
 
 
 @dataclass(frozen=True, slots=True)
