@@ -67,6 +67,15 @@ def test_shape_tells_keys_clock_and_depth():
     assert Shape("per key", "epoch", ("word",), (columns,)) == SHAPE
 
 
+def test_times_without_a_zone_are_not_those_of_earlier_versions():
+    """Which took them for moments of the session's zone: their state and their records would be hours off."""
+    schema = pa.schema([("word", pa.string()), ("at", pa.timestamp("us"))])
+    shape = shape_of(bin_operator("count", [Input(schema, ("word",), "at")], print, SCHEMA, dict), ("word",))
+    before = Manifest(16, 2, {"count": replace(shape, clock="column at")})
+    with pytest.raises(CheckpointError, match="tells time by column at in the checkpoint, column at as written in the"):
+        check(before, Manifest(16, 2, {"count": shape}), "here")
+
+
 def test_manifest_comes_back_as_it_was_written(tmp_path):
     store = Store(str(tmp_path), "control")
     store.put("manifest", "manifest", MANIFEST)

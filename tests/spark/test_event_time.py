@@ -5,6 +5,8 @@ too late, and a late record that is applied, or not counted.
 """
 
 import os
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -58,13 +60,22 @@ def last_of(time, data, state, notificator):
     return [(row[0], time) for row in data]
 
 
-@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_time_column_means_the_moment_that_spark_means(spark, kind):
+@pytest.fixture
+def berlin(spark):
+    """A session whose clock leaves out an hour on the 29th of March."""
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(("kind", "zone"), [("timestamp", "Europe/Berlin"), ("timestamp_ntz", "UTC")])
+def test_timestamp_is_a_moment_and_one_without_a_zone_is_taken_as_written(spark, berlin, kind, zone):
+    """By way of the session's zone, 02:30 was the same moment as 03:30, and came after 03:00."""
     control = megaphone.Control(spark, workers=2, bins=8)
-    rows = spark.sql(f"SELECT id AS k, CAST('2026-03-01 12:00:0' || id AS {kind}) AS at FROM range(4)")
+    rows = spark.sql(f"SELECT id AS k, CAST('2026-03-29 0' || id || ':30:00' AS {kind}) AS at FROM range(5)")
     given = megaphone.unary(control, rows, "k", last_of, "k long, t long", time="at").collect()
-    expected = rows.selectExpr("k", "unix_micros(CAST(at AS timestamp)) AS t").collect()
-    assert sorted(map(tuple, given)) == sorted(map(tuple, expected))
+    written = [datetime(2026, 3, 29, k, 30, tzinfo=ZoneInfo(zone)) for k in range(5)]
+    assert sorted(map(tuple, given)) == [(k, int(at.timestamp()) * 1_000_000) for k, at in enumerate(written)]
 
 
 def test_pending_records_fire_where_their_bin_has_moved(alarms):

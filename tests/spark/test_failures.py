@@ -40,7 +40,7 @@ def rows(feed):
     return feed("k long, t long, word string").frame
 
 
-OUT = "k long, n long"
+OUT, LOCAL = "k long, n long", "k long, t timestamp_ntz"
 
 MISTAKES = {
     "no such key": (
@@ -82,6 +82,20 @@ MISTAKES = {
     "our own name": (
         lambda c, f: megaphone.unary(c, f.withColumnRenamed("word", "_bin"), "k", per_bin, OUT),
         "a column '_bin', a name that Megaphone uses itself; rename it",
+    ),
+    "a zone only before": (
+        lambda c, f: megaphone.unary(
+            c,
+            megaphone.unary(
+                c, f.selectExpr("k", "timestamp_micros(t) AS t"), "k", per_bin, LOCAL, time="t", name="one"
+            ),
+            "k",
+            per_bin,
+            OUT,
+            time="t",
+            name="two",
+        ),
+        "operator two has times without a zone, unlike one before it; cast the time column of one of them",
     ),
     "name with a blank": (
         lambda c, f: megaphone.unary(c, f, "k", per_bin, OUT, name="my op"),

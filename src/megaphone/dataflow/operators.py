@@ -47,17 +47,15 @@ class Input:
             raise PlanError(f"lateness {self.lateness}; choose 0 or more")
 
     @property
-    def clock(self) -> str | None:
-        """The time column, if the times are in it as they are; a timestamp without a time zone has yet to get one.
+    def clock(self) -> pa.DataType | None:
+        """What the time column counts; None if it is epochs."""
+        return None if self.time is None else self.schema.field(self.time).type
 
-        >>> at = lambda kind: Input(pa.schema([("at", kind)]), keys=(), time="at").clock
-        >>> at(pa.int64()), at(pa.timestamp("us", "UTC")), at(pa.timestamp("us"))
-        ('at', 'at', None)
-        """
-        if self.time is None:
-            return None
-        kind = self.schema.field(self.time).type
-        return self.time if pa.types.is_int64(kind) or (pa.types.is_timestamp(kind) and kind.tz) else None
+    @property
+    def zoned(self) -> bool | None:
+        """Have its times a time zone? None if they are no timestamps."""
+        clock = self.clock
+        return clock.tz is not None if clock is not None and pa.types.is_timestamp(clock) else None
 
     def times(self, column: pa.Array) -> Times:
         """The times in this input's time column.
@@ -88,6 +86,9 @@ class OperatorSpec:
     def __post_init__(self) -> None:
         if len({input.time is None for input in self.inputs}) > 1:
             raise PlanError(f"operator {self.name} has one input by epoch and one by column; choose one for both")
+        if len({input.zoned for input in self.inputs} - {None}) > 1:
+            fact = f"operator {self.name} has times with a zone at one input, and without at the other"
+            raise PlanError(f"{fact}; cast one of the columns")
 
     def without_fold(self) -> "OperatorSpec":
         """As the tasks of a stream carry it: they route and feed, and only workers fold."""
@@ -99,12 +100,17 @@ class OperatorSpec:
         return self.inputs[0].time is None
 
     @property
+    def zoned(self) -> bool | None:
+        """Have its times a time zone? None if they are no timestamps."""
+        return next((input.zoned for input in self.inputs if input.zoned is not None), None)
+
+    @property
     def unit(self) -> str:
         """What a step of its time is: an epoch, a microsecond, or whatever the numbers in its column mean."""
-        input = self.inputs[0]
-        if input.time is None:
+        clock = self.inputs[0].clock
+        if clock is None:
             return "epoch"
-        return "microsecond" if pa.types.is_timestamp(input.schema.field(input.time).type) else "number"
+        return "microsecond" if pa.types.is_timestamp(clock) else "number"
 
 
 def check_alike(name: str, inputs: Sequence[Input]) -> None:

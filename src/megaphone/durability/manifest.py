@@ -8,8 +8,10 @@ Neighbours: store.py keeps it, the engine compares.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from megaphone.dataflow.folds import KeyFold
-from megaphone.dataflow.operators import OperatorSpec
+from megaphone.dataflow.operators import Input, OperatorSpec
 from megaphone.errors import CheckpointError
 
 
@@ -41,10 +43,16 @@ def shape_of(spec: OperatorSpec, exchanges: tuple[str, ...]) -> Shape:
     columns = tuple(", ".join(f"{field.name} {field.type}" for field in input.schema) for input in spec.inputs)
     return Shape(
         "per key" if isinstance(spec.fold, KeyFold) else "per bin",
-        "epoch" if spec.by_epoch else f"column {', '.join(str(input.time) for input in spec.inputs)}",
+        "epoch" if spec.by_epoch else f"column {', '.join(map(_clock, spec.inputs))}",
         exchanges,
         columns,
     )
+
+
+def _clock(input: Input) -> str:
+    """A time column. Earlier versions read one without a zone in that of the session: their times were others."""
+    kind = input.clock
+    return f"{input.time} as written" if kind == pa.timestamp("us") else str(input.time)
 
 
 def check(before: Manifest, now: Manifest, where: str) -> None:

@@ -83,7 +83,7 @@ class LocalEngine:
             records = self._records(number, rows, plan.epoch)
             seen[number] = Time(max([seen[number], *records.times.tolist()]))
             for worker, routed in address(_configuration(plan), records):
-                for part in decode(encode([routed], self.spec.inputs[number].clock), self.spec.inputs[number].schema):
+                for part in decode(encode([routed], self.spec.inputs[number].time), self.spec.inputs[number].schema):
                     self.hosts[worker].receive(part, number)
         lateness = [input.lateness for input in self.spec.inputs]
         frontier = input_frontier(self._clock, plan.epoch, plan.closing, seen, lateness, mine.frontier)

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZType, TimestampType
 
 from megaphone import checks
 from megaphone.control.epochs import check_clocks
-from megaphone.dataflow.exchange import DDL, HASH, TIME
+from megaphone.dataflow.exchange import DDL, HASH
 from megaphone.dataflow.native import Logic, NativeFold
 from megaphone.dataflow.operators import Input, OperatorSpec, bin_operator, key_operator
 from megaphone.durability.manifest import shape_of
@@ -146,7 +146,8 @@ def _build(
     _check_clock(control, spec, frames)
     hashed = hashes(frames, exchanges)
     shape = shape_of(spec, tuple(hash.told for hash in hashed))
-    control.specs[spec.name] = PickledSpec(cloudpickle.dumps(spec), spec.by_epoch, len(spec.inputs), shape, spec.unit)
+    pickled = cloudpickle.dumps(spec)
+    control.specs[spec.name] = PickledSpec(pickled, spec.by_epoch, len(spec.inputs), shape, spec.unit, spec.zoned)
     binding = _binding(control, spec, frames)
     routed: DataFrame | None = None
     for number, (frame, hash) in enumerate(zip(frames, hashed, strict=True)):
@@ -176,19 +177,10 @@ def _binding(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> B
 
 
 def _columns(frame: DataFrame, input: Input, hash: Column) -> DataFrame:
-    """The user's columns, the 64-bit value the bin comes from, and the time if a column has it, but not as it is."""
+    """The user's columns, and the 64-bit value the bin comes from."""
     # By position, since `mapInArrow` cannot read a name with a dot or a backtick.
     columns = [column_of(name).alias(f"_column{place}") for place, name in enumerate(input.schema.names)]
-    extra = [hash.cast("long").alias(HASH)]
-    if input.time is not None and input.clock is None:
-        extra.append(_micros(column_of(input.time), frame.schema[input.time].dataType).alias(TIME))
-    return frame.select(*columns, *extra)
-
-
-def _micros(time: Column, kind: DataType) -> Column:
-    if isinstance(kind, TimestampNTZType):
-        return sf.unix_micros(time.cast("timestamp"))
-    raise PlanError(f"a time column of type {kind.simpleString()}; choose long or timestamp")
+    return frame.select(*columns, hash.cast("long").alias(HASH))
 
 
 def _control_stream(control: Control) -> DataFrame:
@@ -202,19 +194,32 @@ def _control_stream(control: Control) -> DataFrame:
 
 
 def _upstream(coordinator: Coordinator, by_epoch: bool, frame: DataFrame) -> tuple[tuple[str, str], ...]:
-    """The operators of ours with a clock that lie before a frame, found by the marks they leave in Spark's plan."""
-    specs = {(name, operator): coordinator.definitions[name].specs[operator] for name, operator in _before(frame)}
+    """The operators of ours with a clock that lie before a frame."""
+    specs = {mark: _pickled(coordinator, mark) for mark in _before(frame)}
     return tuple(sorted(mark for mark, spec in specs.items() if spec.by_epoch == by_epoch))
 
 
+def _pickled(coordinator: Coordinator, mark: tuple[str, str]) -> PickledSpec:
+    name, operator = mark
+    return coordinator.definitions[name].specs[operator]
+
+
 def _before(frame: DataFrame) -> set[tuple[str, str]]:
+    """The operators of ours that lie before a frame, by the marks they leave in Spark's plan."""
     return set(marks(str(frame._jdf.queryExecution().analyzed())))
 
 
 def _check_clock(control: Control, spec: OperatorSpec, frames: list[DataFrame]) -> None:
-    before = {operator for frame in frames for name, operator in _before(frame) if name == control.name}
+    marks = {mark for frame in frames for mark in _before(frame)}
+    before = {operator for name, operator in marks if name == control.name}
     by_epoch = {spec.name: spec.by_epoch, **{name: control.specs[name].by_epoch for name in before}}
     check_clocks({name: "epoch" if epoch else "column" for name, epoch in by_epoch.items()})
+    # The frontier of those before is that of this one: in hours of another clock, all its records could be late.
+    for mark in sorted(marks):
+        if {spec.zoned, _pickled(control.coordinator, mark).zoned} == {True, False}:
+            zone = "with a zone" if spec.zoned else "without a zone"
+            fact = f"operator {spec.name} has times {zone}, unlike {mark[1]} before it"
+            raise PlanError(f"{fact}; cast the time column of one of them")
 
 
 def _input(control: Control, frame: DataFrame, keys: tuple[str, ...], time: str | None, lateness: Lateness) -> Input:

@@ -80,7 +80,7 @@ class _Outbox:
     """What is to be sent to each worker, payload by payload."""
 
     def __init__(self, binding: Binding, input: int) -> None:
-        self._slots, self._input, self._clock = binding.slots, input, binding.spec.inputs[input].clock
+        self._slots, self._input, self._clock = binding.slots, input, binding.spec.inputs[input].time
         self._waiting: dict[WorkerId, list[Records]] = defaultdict(list)
         self._room: dict[WorkerId, float] = defaultdict(lambda: exchange.PAYLOAD_BYTES)
 
@@ -107,7 +107,7 @@ class _Outbox:
 
 
 class _Reader:
-    """Turns Spark's rows (the user's columns by position, hash, time if no column has it as it is) into records."""
+    """Turns Spark's rows (the user's columns by position, and the hash) into records."""
 
     def __init__(self, binding: Binding, input: int, epoch: int) -> None:
         workers = binding.spec.workers
@@ -120,5 +120,4 @@ class _Reader:
         data = pa.record_batch(batch.columns[: len(self._input.schema)], schema=self._input.schema)
         if self._input.time is None:
             return Records.at(self._epoch, bins, data)
-        clock = self._input.clock
-        return Records(bins, self._input.times(data.column(clock) if clock else batch.column(exchange.TIME)), data)
+        return Records(bins, self._input.times(data.column(self._input.time)), data)

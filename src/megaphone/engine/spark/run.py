@@ -69,6 +69,8 @@ class PickledSpec:
     shape: Shape
     unit: str
     """What a step of its time is."""
+    zoned: bool | None = None
+    """Have its times a time zone? None if they are no timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
