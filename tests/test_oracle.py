@@ -134,7 +134,7 @@ def vector(witness):
 
 
 def input_of(clock, lateness=0):
-    return Input(SCHEMA, ("key",), None if clock == "epoch" else "time", lateness)
+    return Input(SCHEMA, ("key",)) if clock == "epoch" else Input(SCHEMA, ("key",), "time", lateness)
 
 
 def build(kind, clock, lateness, witness):

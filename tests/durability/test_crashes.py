@@ -175,7 +175,8 @@ def joint(mix, records, states, notificator):
 
 
 def build(kind, clock, lateness, mix):
-    inputs = [Input(SCHEMA, ("key",), None if clock == "epoch" else "time", lateness)] * (2 if kind == "binary" else 1)
+    by_epoch, by_column = Input(SCHEMA, ("key",)), Input(SCHEMA, ("key",), "time", lateness)
+    inputs = [by_epoch if clock == "epoch" else by_column] * (2 if kind == "binary" else 1)
     fold = partial({"machine": machine, "unary": unary, "binary": binary, "vector": vector, "joint": joint}[kind], mix)
     if kind == "machine":
         return key_operator(kind, inputs[0], fold, OUTPUT, None)

@@ -5,6 +5,7 @@ Would catch a mistake that shows only hours later, or as an error that does not 
 
 import re
 import threading
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -96,6 +97,10 @@ MISTAKES = {
             name="two",
         ),
         "operator two has times without a zone, unlike one before it; cast the time column of one of them",
+    ),
+    "lateness in an unknown unit": (
+        lambda c, f: megaphone.unary(c, f, "k", per_bin, OUT, time="t", lateness=timedelta(seconds=1)),
+        "lateness of a timedelta for the time column 't' of type int64; give a number in the unit of its column",
     ),
     "name with a blank": (
         lambda c, f: megaphone.unary(c, f, "k", per_bin, OUT, name="my op"),

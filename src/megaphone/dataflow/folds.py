@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Protocol, TypeVar, overload
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from megaphone.bins import BinId, WorkerId
 from megaphone.dataflow.builder import RowBuilder, rows_in, state_and_rows
+from megaphone.dataflow.clock import moment
 from megaphone.dataflow.columns import conform, conform_records, null_in
 from megaphone.dataflow.joint import Joint, is_joint
 from megaphone.dataflow.keys import identified, key_of
@@ -223,6 +225,8 @@ class BinFold(_RowFold):
 
     state: Callable[[], Any]
     fold: Callable[..., Iterable[Any] | None]
+    clocks: tuple[pa.DataType | None, ...] = (None, None)
+    """What the time column of each input counts; None if it is epochs."""
 
     def new_states(self, bins: int) -> States:
         """A blank bin has what the user's factory makes."""
@@ -233,7 +237,7 @@ class BinFold(_RowFold):
     ) -> Applied:
         """Fold bin by bin, and within a bin time by time, post-dated records included as they fall due."""
         outputs = RowBuilder(self.output)
-        later = [Later(schema) for schema in self.inputs]
+        later = [Later(schema, clock) for schema, clock in zip(self.inputs, self.clocks, strict=False)]
         agendas = self._agendas(due, bounds, later, worker)
         watch.begin_laps()
         for bin, agenda in agendas:
@@ -305,9 +309,10 @@ class Agenda:
                 rows.extend(rows_again(postdated))
         return self.now, due
 
-    def notify_at(self, time: Time, input: int, row: Any) -> None:
+    def notify_at(self, when: Any, input: int, row: Any) -> None:
         """Post-date a record: for this very call of the host if the frontier has passed its time."""
         later = self._later[input]
+        time = moment(when, later.clock)
         if self.now is not None and time < self.now:
             raise ValueError(f"a record cannot be post-dated to {time}, before its own time {self.now}")
         if time >= END:
@@ -330,17 +335,21 @@ class BinNotificator:
     _agenda: Agenda
     _input: int
 
-    def notify_at(self, time: int, record: Any) -> None:
-        """Present `record` (a row of this input, or a tuple or dict like it) again at `time`, as it is now."""
-        self._agenda.notify_at(Time(time), self._input, record)
+    def notify_at(self, time: int | datetime, record: Any) -> None:
+        """Present `record` (a row of this input, or a tuple or dict like it) again at `time`, as it is now.
+
+        Where the time column is of timestamps, a datetime will do as well, with a zone if the column has one.
+        """
+        self._agenda.notify_at(time, self._input, record)
 
 
 class Later:
     """Post-dated records of one input, collected over the bins."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Collect rows of `schema`."""
+    def __init__(self, schema: pa.Schema, clock: pa.DataType | None = None) -> None:
+        """Collect rows of `schema`, whose time is counted as by `clock`."""
         self.schema = schema
+        self.clock = clock
         self._bins: list[int] = []
         self._times: list[int] = []
         self.rows = RowBuilder(schema)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from megaphone.dataflow.clock import is_clock, span
 from megaphone.dataflow.exchange import BIN, HASH, TIME
 from megaphone.dataflow.folds import BinFold, Fold, KeyFold, VectorFold, is_ordered, is_vectorised
 from megaphone.dataflow.keys import check_keys
@@ -30,7 +31,7 @@ class Input:
     time: str | None = None
     """Column that holds the time; None means the epoch."""
     lateness: int = 0
-    """How far behind the largest time seen a record may still come."""
+    """How far behind the largest time seen a record may still come, in the unit of that column; or a timedelta."""
 
     def __post_init__(self) -> None:
         refuse_twins(self.schema, "the input")
@@ -43,8 +44,10 @@ class Input:
         for name in (BIN, HASH, TIME):
             if name in self.schema.names:
                 raise PlanError(f"the input has a column '{name}', a name that Megaphone uses itself; rename it")
-        if self.lateness < 0:
-            raise PlanError(f"lateness {self.lateness}; choose 0 or more")
+        if self.clock is not None and not is_clock(self.clock):
+            raise PlanError(f"time column '{self.time}' is of type {self.clock}; choose long or timestamp")
+        # Frozen, but what was given may be a timedelta, or a number of NumPy's.
+        object.__setattr__(self, "lateness", span(self.lateness, self.time, self.clock))
 
     @property
     def clock(self) -> pa.DataType | None:
@@ -136,4 +139,5 @@ def bin_operator(
     schemas = tuple(input.schema for input in inputs)
     if is_vectorised(fold):
         return OperatorSpec(name, tuple(inputs), VectorFold(name, schemas, output, state, fold, is_ordered(fold)))
-    return OperatorSpec(name, tuple(inputs), BinFold(name, schemas, output, state, fold))
+    clocks = tuple(input.clock for input in inputs)
+    return OperatorSpec(name, tuple(inputs), BinFold(name, schemas, output, state, fold, clocks))

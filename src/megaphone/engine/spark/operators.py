@@ -6,7 +6,7 @@ sink after it.  Neighbours: task.py is what runs.  Paper: the operator interface
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import pyarrow as pa
@@ -33,7 +33,7 @@ from megaphone.engine.spark.task import Binding, marks
 from megaphone.errors import PlanError
 
 Lateness = int | timedelta
-"""In the unit of the time column; for a timestamp, microseconds or a timedelta."""
+"""In the unit of the time column: for a timestamp, microseconds, or a timedelta."""
 
 
 def state_machine(
@@ -227,8 +227,7 @@ def _input(control: Control, frame: DataFrame, keys: tuple[str, ...], time: str 
         kind = frame.schema[time].dataType
         if not isinstance(kind, (LongType, TimestampType, TimestampNTZType)):
             raise PlanError(f"time column '{time}' is of type {kind.simpleString()}; choose long or timestamp")
-    late = lateness // timedelta(microseconds=1) if isinstance(lateness, timedelta) else lateness
-    return Input(_schema(control, frame.schema), keys, time, late)
+    return Input(_schema(control, frame.schema), keys, time, cast(int, lateness))
 
 
 def _struct(output: str | StructType) -> StructType:
