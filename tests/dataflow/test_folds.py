@@ -167,6 +167,17 @@ def test_first_line_of_an_error_says_where_the_fold_failed(fold, where):
     assert "in broken" in "\n".join(rest)
 
 
+@pytest.mark.parametrize("end", [SystemExit(3), GeneratorExit()], ids=repr)
+@pytest.mark.parametrize("kind", [KeyFold, BinFold, VectorFold])
+def test_fold_that_would_end_its_process_fails_like_any_other(kind, end):
+    def leaves(*_):
+        raise end
+
+    of = (("key",), leaves) if kind is KeyFold else (dict, leaves)
+    with pytest.raises(FoldError, match=f"fold of operator orders failed in .* on worker 2: {type(end).__name__}"):
+        applied(kind("orders", (SCHEMA,), OUTPUT, *of), [(5, 40, "a", 1)])
+
+
 @pytest.mark.parametrize("output", [[("a",)], [("a", 1), ("b",)], [("a", "one")], [7], [("a", 2**70)]], ids=str)
 def test_outputs_that_do_not_fit_are_the_folds_error(output):
     for fold in (

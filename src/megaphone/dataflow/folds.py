@@ -40,6 +40,9 @@ from megaphone.progress import END, Frontier, Time
 AnyFold = Callable[..., Any]
 Seen = TypeVar("Seen")
 
+RAISED = (Exception, SystemExit, GeneratorExit)
+"""What a fold may raise: its process would end, or the error be lost, if it were not caught. Ctrl-C is the user's."""
+
 Applied = tuple[pa.RecordBatch, tuple[Records, ...]]
 
 Bounds = npt.NDArray[np.int64]
@@ -209,7 +212,7 @@ class KeyFold(_RowFold):
                         entries[identity] = state
                     for out in given if type(given) is list else rows_in(given):
                         append(out if type(out) is usual else take(out))
-                except Exception as error:
+                except RAISED as error:
                     raise self._failed(f"bin {bin} at time {records.times[row]}", worker) from error
             watch.lap(bin)
         return self._applied(outputs, (), worker)
@@ -245,7 +248,7 @@ class BinFold(_RowFold):
                 try:
                     time, data = agenda.pop()
                     outputs.extend(rows_in(self.fold(time, *data, states[bin], *agenda.notificators)))
-                except Exception as error:
+                except RAISED as error:
                     raise self._failed(f"bin {bin} at time {agenda.now}", worker) from error
             watch.lap(bin)
         return self._applied(outputs, later, worker)
@@ -395,7 +398,7 @@ class VectorFold(_Base):
         later = [VectorNotificator(bounds, Later(schema)) for schema in self.inputs]
         try:
             output = conform(self.fold(*due, states, *later), self.output)
-        except Exception as error:
+        except RAISED as error:
             raise self._failed(_span(due), worker) from error
         return self._allowed(output, worker), tuple(part.later.records() for part in later)
 
