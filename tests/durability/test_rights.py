@@ -21,7 +21,7 @@ def base(tmp_path):
 
 
 def fault(base, folder="below"):
-    return fault_of_folder(str(base / folder), str(base))
+    return fault_of_folder(resolved(str(base / folder)), resolved(str(base)))
 
 
 def test_folder_of_this_user_is_no_fault(base):
@@ -61,7 +61,12 @@ def test_links_are_followed(base, tmp_path):
     (base / "out").symlink_to(tmp_path / "open")
     assert "can be written to by everybody" in fault(base, "out")
     (base / "circle").symlink_to("circle")
-    assert fault(base, "circle") is None  # there is nothing there
+    assert "that leads nowhere" in fault(base, "circle")
+
+
+def test_link_that_was_put_there_since_is_a_fault(base):
+    (base / "link").symlink_to("below")
+    assert f"link is a link of uid {os.geteuid()}'s" in fault_of_folder(str(base / "link"), str(base))
 
 
 def test_folder_that_is_not_there_yet_is_judged_by_those_above(base):

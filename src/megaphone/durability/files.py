@@ -57,7 +57,7 @@ class Folder:
     def judge(self) -> None:
         """Refuse it if others could change what is in it; tell the user once what cannot be judged."""
         if self._judge is not None:
-            self._judge.check_folder(self._root)
+            self._judge.folder(self._root)
             self._judge.tell(self._root)
         elif self._judged:
             tell_once(f"who can write to {printable(self.uri)} is not looked at")
@@ -81,12 +81,11 @@ class Folder:
         """
         where = f"{self.uri}/{name}"
         try:
-            file = self._fs.open_input_file(self._path(name))
+            path = self._path(name)
+            file = self._fs.open_input_file(path if self._judge is None else self._judge.file(path))
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, "no such file", where) from None
         with file:
-            if self._judge is not None:
-                self._judge.check_file(self._path(name))
             return list(_parts(file.read_buffer(), kind, where))
 
     def names(self, folder: str) -> list[str]:
@@ -153,7 +152,7 @@ class Folder:
             for above in (*reversed(missing), path):
                 above.mkdir(mode=0o700, exist_ok=True)
             if self._judge is not None:
-                self._judge.check_folder(str(path))
+                self._judge.folder(str(path))
         else:
             self._fs.create_dir(self._path(folder), recursive=True)
 

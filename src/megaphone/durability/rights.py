@@ -16,6 +16,7 @@ from megaphone.printing import printable
 
 MOUNTS, USERS = Path("/proc/self/mountinfo"), Path("/proc/self/uid_map")
 OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+PROCESSES = ("/", "proc")
 EVERY_USER = ["0", "0", str((1 << 32) - 1)]
 
 
@@ -30,7 +31,7 @@ def resolved(path: str) -> str:
 
 
 def fault_of_folder(folder: str, base: str | None = None) -> str | None:
-    """Who else could change what is in a folder; None if nobody could.
+    """Who else could change what is in a folder; None if nobody could. Its path is one without links.
 
     A folder that everybody can write to is no fault where nobody can rename what belongs to others, as in /tmp: but for
     `base`, what is below it, and the folder itself, if a base is given.
@@ -65,17 +66,19 @@ def remarks_on(folder: str, base: str) -> Iterator[str]:
 
 def _way(folder: str, base: str | None) -> Iterator[tuple[Path, os.stat_result, bool]]:
     """The folders from the root to one, as far as they are there, and whether each is part of what is judged."""
-    real = Path(resolved(folder))
-    within = None if base is None else Path(resolved(base))
-    for path in (*reversed(real.parents), real):
+    wanted = Path(folder)
+    for path in (*reversed(wanted.parents), wanted):
         try:
-            seen = path.stat()
+            # What is a link by now was put there since, but for those of /proc.
+            seen = path.lstat() if path.parts[:2] != PROCESSES else path.stat()
         except OSError:
             return
-        yield path, seen, within is not None and (path == real or path.is_relative_to(within))
+        yield path, seen, base is not None and (path == wanted or path.is_relative_to(base))
 
 
 def _fault(path: Path, seen: os.stat_result, inside: bool, reachable: bool = True) -> str | None:
+    if stat.S_ISLNK(seen.st_mode):
+        return f"{_shown(path)} is a link of uid {seen.st_uid}'s that leads nowhere, or was put there just now"
     if seen.st_uid not in (os.geteuid(), 0) and (inside or not _is_anybody(seen.st_uid)):
         return f"{_shown(path)} belongs to uid {seen.st_uid}, who is neither this user ({os.geteuid()}) nor root"
     if reachable and seen.st_mode & stat.S_IWOTH and (inside or not seen.st_mode & stat.S_ISVTX):

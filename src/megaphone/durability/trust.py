@@ -28,26 +28,31 @@ class Judge:
 
     def __init__(self, checkpoint: str) -> None:
         """Judge what is read below a folder, itself included."""
-        self._checkpoint = checkpoint
-        self._good: set[str] = set()
+        self._checkpoint = resolved(checkpoint)
+        self._good: dict[str, str] = {}
 
-    def check_folder(self, folder: str) -> None:
-        """Refuse a folder; nobody else can change one that was found good."""
+    def folder(self, folder: str) -> str:
+        """Where a folder is, without links, if nobody else can change that, or what is in it; refused otherwise."""
         if folder not in self._good:
-            _refuse(fault_of_folder(folder, self._checkpoint))
-            self._good.add(folder)
+            real = resolved(folder)
+            _refuse(fault_of_folder(real, self._checkpoint))
+            self._good[folder] = real
+        return self._good[folder]
 
-    def check_file(self, file: str) -> None:
-        """Refuse a file, by where links lead to."""
-        path = Path(file)
+    def file(self, file: str) -> str:
+        """Where a file is, if nobody else can have put it there; refused otherwise."""
+        given = Path(file)
+        # The folder first: from then on nobody else can change what is found in it.
+        path = Path(self.folder(str(given.parent)), given.name)
         if path.is_symlink():
-            path = Path(resolved(file))
-        self.check_folder(str(path.parent))
+            path = Path(resolved(str(path)))
+            self.folder(str(path.parent))
         _refuse(fault_of_file(path))
+        return str(path)
 
     def tell(self, folder: str) -> None:
         """Tell the user what only the user can judge."""
-        for remark in remarks_on(folder, self._checkpoint):
+        for remark in remarks_on(resolved(folder), self._checkpoint):
             tell_once(remark)
 
 
