@@ -108,6 +108,12 @@ def test_column_is_taken_if_it_stays_the_same(values, kind, held):
     assert of({"n": values}, kind) == held
 
 
+def test_both_hours_that_a_clock_shows_twice_stay_two():
+    hours = pa.array([datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)], ZONED)
+    for form in (hours, hours.to_pandas(), hours.to_pylist(), hours.to_numpy()):
+        assert conform({"n": form}, pa.schema([("n", ZONED)]))["n"].equals(hours)
+
+
 OTHER = [
     ([1.5], INT),
     (np.array([1.5]), INT),

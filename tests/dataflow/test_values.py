@@ -37,7 +37,15 @@ class Name(StrEnum):
 
 
 TAKEN = {
-    pa.int64(): [(2.0, 2), (np.int32(3), 3), (np.float64(4), 4), (Decimal(5), 5), (Level.HIGH, 3), (pa.scalar(7), 7)],
+    pa.int64(): [
+        (2.0, 2),
+        (np.int32(3), 3),
+        (np.float64(4), 4),
+        (Decimal(5), 5),
+        (Level.HIGH, 3),
+        (pa.scalar(7), 7),
+        (pa.scalar(None), None),
+    ],
     pa.float64(): [(1, 1.0), (np.float32(0.5), 0.5), (np.int8(2), 2.0), (float("inf"), float("inf"))],
     pa.float32(): [(0.1, float(np.float32(0.1))), (-float("inf"), -float("inf")), (3, 3.0)],
     pa.bool_(): [(np.bool_(True), True)],

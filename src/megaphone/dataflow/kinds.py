@@ -54,7 +54,7 @@ class Kind:
         """A value as Arrow is to read it."""
         if value is None or type(value) in self.exact:
             return value
-        return self.other(value.as_py() if isinstance(value, pa.Scalar) else value)
+        return self.one(value.as_py()) if isinstance(value, pa.Scalar) else self.other(value)
 
     def all(self, values: Sequence[Any]) -> Sequence[Any]:
         """The same of many; the very same object if each is taken as it is."""
