@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import weakref
 from pathlib import Path
 
@@ -70,18 +71,31 @@ def test_nothing_is_left_of_a_coordinator_that_is_closed(spark, wait_until):
     wait_until(lambda: gc.collect() >= 0 and left() is None, "the end of the coordinator")
 
 
+@pytest.fixture
+def folder():
+    """A folder with a short path: that of a socket has a hundred bytes, and Spark leaves 61 of them to its folder."""
+    with tempfile.TemporaryDirectory(prefix="m") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def started():
+    """Processes that end with the test, however that ends."""
+    processes = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("ending", ["SIGKILL", "SIGINT"])
-def test_no_process_is_left_when_the_driver_is_ended(ending, tmp_path_factory, wait_until):
-    # A short path: the name of a socket has a hundred bytes.
-    folder = tmp_path_factory.mktemp("d")
+def test_no_process_is_left_when_the_driver_is_ended(ending, folder, started, wait_until):
     environment = {**os.environ, "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(DRIVER), "run", "local[2]"]
-    with (
-        open(folder / "stderr", "w") as log,  # noqa: PTH123
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
-        ) as driver,
-    ):
+    with open(folder / "stderr", "w") as log:  # noqa: PTH123
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True)
+    started.append(driver)
+    with driver.stdout:
         line = driver.stdout.readline()
         assert line, (folder / "stderr").read_text()
         workers = [psutil.Process(pid) for pid in json.loads(line)["workers"]]
