@@ -305,7 +305,9 @@ class Epochs:
         """Where the bins are by the epoch that is open: moves that were issued for a later time are undone."""
         behind = max((operator.pending for operator in self.operators.values()), key=len)
         moves = [move for later in behind for move in later.moves]
-        return self.configuration.last.after((move.bin, move.source) for move in reversed(moves))
+        last = self.configuration.last
+        # Mostly nothing waits, and this is looked at in every epoch: then no copy is made.
+        return last.after((move.bin, move.source) for move in reversed(moves)) if moves else last
 
     @property
     def wants_epoch(self) -> bool:
