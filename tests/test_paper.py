@@ -4,29 +4,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megaphone.bins import BinId, WorkerId
-from megaphone.configuration import Assignment, Configuration, Update
+from megaphone.configuration import Assignment, Configuration
 from megaphone.progress import CLOSED, Frontier, Time
 from megaphone.testing import make_records
 from paper import Router
+from routed import routed, update
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
 def at(time):
     return Frontier(Time(time))
-
-
-def update(time, bin, worker):
-    return Update(Time(time), ((BinId(bin), WorkerId(worker)),))
-
-
-def routed(addressed):
-    return [(worker, *row) for worker, records in addressed for row in rows_of(records)]
-
-
-def rows_of(records):
-    return zip(records.bins.tolist(), records.times.tolist(), records.data["n"].to_pylist(), strict=True)
 
 
 def test_record_waits_until_control_frontier_passes_it():

@@ -4,25 +4,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megaphone.bins import BinId, WorkerId
-from megaphone.configuration import Assignment, Configuration, Update
+from megaphone.configuration import Assignment, Configuration
 from megaphone.dataflow.routing import address
-from megaphone.progress import Time
 from megaphone.testing import make_records
+from routed import routed, update
 
 SCHEMA = pa.schema([("n", pa.int64())])
-
-
-def update(time, bin, worker):
-    return Update(Time(time), ((BinId(bin), WorkerId(worker)),))
-
-
-def routed(addressed):
-    return [(worker, *row) for worker, records in addressed for row in rows_of(records)]
-
-
-def rows_of(records):
-    return zip(records.bins.tolist(), records.times.tolist(), records.data["n"].to_pylist(), strict=True)
 
 
 def test_owner_changes_with_time_within_one_batch():

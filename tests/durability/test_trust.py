@@ -4,11 +4,11 @@ import logging
 import os
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from bomb import Bomb
 from megaphone import CheckpointError
 from megaphone.dataflow.operators import Input, key_operator
 from megaphone.durability import trust
@@ -23,16 +23,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 WORD = pa.schema([("word", pa.string())])
 COUNT = key_operator("count", Input(WORD, ("word",)), lambda word, _, n: ((n or 0) + 1, []), WORD)
-
-
-class Bomb:
-    """Leaves a file behind when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 @pytest.fixture

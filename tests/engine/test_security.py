@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from bomb import Bomb
 from megaphone.bins import MAX_SHIFT
 from megaphone.durability.store import Store
 from megaphone.engine.spark import lease, memory, rpc
@@ -433,16 +434,6 @@ def test_orders_for_as_many_bins_as_there_can_be_are_not_oversized():
 
 
 # What is never run.
-
-
-class Bomb:
-    """Leaves a file behind when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 @pytest.fixture
