@@ -51,7 +51,7 @@ def test_part_that_was_measured_is_told():
     meter, _ = metered()
     meter.hear("left", WorkerId(0), NOTHING, Tally.of(range(8), [10] * 8), 0, 0, 0)
     meter.hear("right", WorkerId(0), NOTHING, Tally.of(range(2), [30] * 2), 0, 0, 0)
-    assert meter.measured_part == 0.25
+    assert meter.known.mean() == 0.25
     estimate = forecast(make_plan(HERE, THERE), meter.reading).estimate
     assert (estimate.bytes, estimate.measured) == (8 * 40, 0.25)
 

@@ -141,11 +141,6 @@ class Meter:
         known: npt.NDArray[np.bool_] = np.all([load.bytes != UNKNOWN for load in self.loads.values()], axis=0)
         return known
 
-    @property
-    def measured_part(self) -> float:
-        """The part of all bins whose size was measured on every operator."""
-        return float(self.known.mean())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
